@@ -9,8 +9,8 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 use clash_agents::tool_input::NoLinkPaths;
-use clash_agents::wiring::{Scope, State};
-use clash_agents::{AGENTS, Answer, CallContext, Event, UserContext, tool_input};
+use clash_agents::wiring::{InstallScope, WiringState};
+use clash_agents::{AGENTS, CallContext, HookAnswer, HookEvent, UserContext, tool_input};
 use clash_lang::SourceReader;
 use clash_policy::decide::Decision;
 use clash_policy::ir::{self, IrImage};
@@ -74,8 +74,8 @@ pub fn hook_json(data: &[u8]) {
         let Ok(Some(action)) = agent.action(&message, Path::new("/home/user"), &NoLinkPaths) else { continue };
         let decision = decided(IrImage::open(image, 0).expect("ours"), &action).expect("a sound policy");
         let reason = format!("{:?}", decision.effect);
-        let reply = (agent.reply)(event, Answer::Deny { reason });
-        if event == Event::BeforeTool {
+        let reply = (agent.reply)(event, HookAnswer::Deny { reason });
+        if event == HookEvent::BeforeTool {
             let said = reply.document.unwrap_or_default().to_string();
             assert!(reply.blocks.is_some() || said.contains("\"deny\""), "{}: {said}", agent.name);
         }
@@ -95,7 +95,7 @@ pub fn agent_settings(data: &[u8]) {
         variable: |_| None,
     };
     for agent in AGENTS {
-        for wired in (agent.files)(&user, &Scope::User) {
+        for wired in (agent.files)(&user, &InstallScope::User) {
             let Ok(installed) = wired.edit.install(text) else { continue };
             let without = wired.edit.uninstall(text).expect("what can be installed can go");
             let back = wired.edit.uninstall(&installed).expect("what was installed can go");
@@ -103,7 +103,7 @@ pub fn agent_settings(data: &[u8]) {
             let gone = text.trim().is_empty() && ["", "{}"].contains(&back.trim());
             assert!(back == without || gone, "{back:?} and not {without:?}");
             assert_eq!(wired.edit.install(&installed).as_deref(), Ok(installed.as_str()));
-            assert_ne!(wired.edit.state(&installed), Ok(State::Absent));
+            assert_ne!(wired.edit.state(&installed), Ok(WiringState::Absent));
         }
     }
 }

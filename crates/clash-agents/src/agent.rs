@@ -1,11 +1,9 @@
-//! One adapter per agent: its JSON to what policies talk about, an answer to its
-//! JSON, and how it is wired.
+//! The description of an agent, and the list of all agents.
 //!
-//! An adapter is data and pure functions, one file an agent, and a line in
-//! [`AGENTS`]. The hook drives it; nothing else knows an agent by name.
-//! What a client cannot do is said in its [`Abilities`], and clash goes the other
-//! way: who cannot ask is told no with the way on, who cannot be made to run a
-//! command in its sandbox is told no as well.
+//! A description is data and pure functions, one file for each agent. The hook, the
+//! launcher, `clash install` and `clash doctor` use only the description. Example: a
+//! client that cannot ask the user says so in its [`AgentAbilities`]; the hook then
+//! denies the call and tells the model to ask the user.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -14,8 +12,11 @@ use clash_policy::{Action, ToolInput};
 use serde_json::{Map, Value};
 
 use crate::context::UserContext;
+use crate::message::{HookAnswer, HookEvent, HookMessage, HookReply, ParsedMessage, SampleCall};
+use crate::own_rules::ClientRule;
+use crate::shell_wrapper::ShellWrapper;
 use crate::tool_input::{CallContext, RealPaths, ToolError};
-use crate::wiring::{Scope, State, Wired};
+use crate::wiring::{InstallScope, WiredFile, WiringState};
 use crate::{amazon_q, claude, cline, codex, copilot, cursor, droid, gemini, opencode, pi, qwen};
 
 /// Every agent clash knows.
@@ -35,28 +36,34 @@ pub static AGENTS: &[&Agent] = &[
     &cursor::AGENT,
 ];
 
+/// The agent that commands of clash assume where the user names none, for example
+/// `clash explain`.
+pub const DEFAULT_AGENT: &str = "claude";
+
 /// The agent of this name, as in `clash hook NAME`.
 pub fn named(name: &str) -> Option<&'static Agent> {
     AGENTS.iter().copied().find(|agent| agent.name == name)
 }
 
-/// The agent whose program this is.
+/// The agent with this program.
 pub fn run_by(program: &OsStr) -> Option<&'static Agent> {
     let name = Path::new(program).file_name()?;
     AGENTS.iter().copied().find(|agent| name == agent.abilities.program)
 }
 
-/// A message and what it is about.
-pub type Parsed = Result<(Event, Message), MessageError>;
+/// The agent that starts its shells through `clash-shell`.
+pub fn with_shell_wrapper() -> Option<(&'static Agent, &'static ShellWrapper)> {
+    AGENTS.iter().find_map(|agent| Some((*agent, agent.extras.shell_wrapper?)))
+}
 
-/// The tool's name in policies and what the call works on. `None`: a question to
-/// the user, which touches nothing.
-pub type Wanted = Result<Option<(String, ToolInput)>, ToolError>;
+/// The tool's name in policies and its input. `None`: the tool is a question to the
+/// user and touches nothing.
+pub type ToolUseResult = Result<Option<(String, ToolInput)>, ToolError>;
 
-/// What a call was understood as, in a line: for the adapters' tests.
+/// A tool use in one line, for the tests of the adapters.
 #[cfg(test)]
-pub(crate) fn shown(wanted: Option<(String, ToolInput)>) -> String {
-    match wanted {
+pub(crate) fn shown(tool_use: Option<(String, ToolInput)>) -> String {
+    match tool_use {
         Some((name, ToolInput::Script(script))) => format!("{name} {script}"),
         Some((name, ToolInput::Files(files))) => {
             let seen = files.iter().map(|f| format!(" {} {}", f.path.display(), f.needs));
@@ -68,37 +75,69 @@ pub(crate) fn shown(wanted: Option<(String, ToolInput)>) -> String {
     }
 }
 
-/// One agent: what it can do, and the functions that speak for it.
+/// One agent: its abilities, and the functions that translate for it.
 #[derive(Debug)]
 pub struct Agent {
     /// As in `clash hook NAME` and `--agent NAME`.
     pub name: &'static str,
-    /// As people call it.
+    /// The name in messages to people.
     pub title: &'static str,
-    pub abilities: Abilities,
-    /// A message of the client. What it does not understand is an error, which
-    /// blocks.
-    pub parse: fn(&[u8]) -> Parsed,
-    /// A message of the client about a command, for trying out an installation.
-    pub sample: fn(&Sample<'_>) -> Value,
-    pub call: fn(&Message, &CallContext<'_>) -> Wanted,
-    /// The tool's input with another command in it. `None`: it cannot be changed.
-    pub rewrite: fn(&Message, &str) -> Option<Map<String, Value>>,
-    /// The answer in the client's words.
-    pub reply: fn(Event, Answer) -> Reply,
-    /// The files an installation consists of.
-    pub files: fn(&UserContext, &Scope) -> Vec<Wired>,
-    /// What steers this agent, for a project: no sandbox and no tool changes it.
+    pub abilities: AgentAbilities,
+    /// Reads a message of the client. A message it does not understand is an error, and
+    /// the hook blocks the call.
+    pub parse: fn(&[u8]) -> ParsedMessage,
+    /// A message about a command, as the client would send it.
+    pub sample: fn(&SampleCall<'_>) -> Value,
+    pub call: fn(&HookMessage, &CallContext<'_>) -> ToolUseResult,
+    /// The tool's input with another command in it. `None`: the client takes no other.
+    pub rewrite: fn(&HookMessage, &str) -> Option<Map<String, Value>>,
+    /// The answer in the words of the client.
+    pub reply: fn(HookEvent, HookAnswer) -> HookReply,
+    /// The files of an installation.
+    pub files: fn(&UserContext, &InstallScope) -> Vec<WiredFile>,
+    /// The files and directories that steer this agent in a project. No sandbox and no
+    /// tool may change them.
     pub steers: fn(&UserContext, &Path) -> Vec<PathBuf>,
-    /// What the files of a project do against clash, in one line.
+    /// One line about a file of the project that works against clash, for example one
+    /// that switches hooks off.
     pub hostile: fn(&UserContext, &Path) -> Option<String>,
+    pub extras: AgentExtras,
+}
+
+/// The parts of a description that only some agents have.
+#[derive(Debug)]
+pub struct AgentExtras {
+    /// How the client starts its shells through `clash-shell`.
+    pub shell_wrapper: Option<&'static ShellWrapper>,
+    /// The client's own rules about commands, which do not see a rewritten command.
+    pub(crate) command_rules: fn(&UserContext, &Path) -> Vec<ClientRule>,
+    /// Why the client must not use settings that changed during a session. The text is
+    /// the client's word for the kind of settings.
+    pub refuse_settings_change: fn(&UserContext, &str) -> Option<String>,
+    /// The directory with the client's history of sessions, if clash can read it.
+    pub history: Option<fn(&UserContext) -> PathBuf>,
+    /// The settings files whose rules `clash policy import` can read.
+    pub importable: fn(&UserContext, &Path) -> Vec<PathBuf>,
+}
+
+impl AgentExtras {
+    pub(crate) const NONE: Self = Self {
+        shell_wrapper: None,
+        command_rules: |_, _| Vec::new(),
+        refuse_settings_change: |_, _| {
+            Some("settings come into force with the next session".to_owned())
+        },
+        history: None,
+        importable: |_, _| Vec::new(),
+    };
 }
 
 impl Agent {
-    /// What the tool call wants; `None` where it is itself a question.
+    /// The action that a tool call asks for. `None`: the call is itself a question to the
+    /// user.
     pub fn action(
         &self,
-        message: &Message,
+        message: &HookMessage,
         home: &Path,
         paths: &dyn RealPaths,
     ) -> Result<Option<Action>, ToolError> {
@@ -112,203 +151,111 @@ impl Agent {
         }))
     }
 
-    /// Whether clash is in any of the settings this agent reads in a project.
+    /// True if one of the settings files this agent reads in a project has an entry of
+    /// clash.
     pub fn is_wired(&self, user: &UserContext, project: &Path) -> bool {
         let machine = user.for_machine();
-        let project = Scope::Project(project.to_path_buf());
-        let scopes = [(user, Scope::User), (user, project), (&machine, Scope::Managed)];
+        let project = InstallScope::Project(project.to_path_buf());
+        let scopes =
+            [(user, InstallScope::User), (user, project), (&machine, InstallScope::Managed)];
         let mut files = scopes.iter().flat_map(|(user, scope)| (self.files)(user, scope));
         files.any(|wired| {
             let text = std::fs::read_to_string(&wired.file).unwrap_or_default();
-            matches!(wired.edit.state(&text), Ok(State::Present(_)))
+            matches!(wired.edit.state(&text), Ok(WiringState::Present(_)))
         })
     }
 
-    /// The agent's own sandbox, where the user's settings leave it on.
-    pub fn own_sandbox(&self, user: &UserContext) -> Option<Problem> {
-        (self.files)(user, &Scope::User).iter().find_map(|wired| {
+    /// The agent's own sandbox, if the user's settings leave it on.
+    pub fn own_sandbox(&self, user: &UserContext) -> Option<WiringProblem> {
+        (self.files)(user, &InstallScope::User).iter().find_map(|wired| {
             let text = std::fs::read_to_string(&wired.file).ok()?;
             wired.edit.own_sandbox(&text).ok()?.problem(self)
         })
     }
 
-    /// What works against clash where the agent is started: clients read the
-    /// settings of that directory, of the project's, or of both.
+    /// The settings that work against clash in the directory where the agent starts.
+    /// Clients read the settings of that directory, of the project's root, or of both.
     pub fn against(&self, user: &UserContext, project: &Path, cwd: &Path) -> Option<String> {
         [project, cwd].into_iter().find_map(|dir| (self.hostile)(user, dir))
     }
+
+    /// True if the client starts its shells through the launcher by itself, so that the
+    /// hook leaves the command as it is.
+    pub fn starts_launcher(&self, user: &UserContext) -> bool {
+        match (self.abilities.confines, self.extras.shell_wrapper) {
+            (ConfinementMethod::Shell, _) => true,
+            (ConfinementMethod::ShellPrefix, Some(wrapper)) => user
+                .path_variable(wrapper.prefix_variable)
+                .is_some_and(|prefix| user.is_shell_launcher(&prefix)),
+            _ => false,
+        }
+    }
 }
 
-/// A command that a client would send to its hook.
-#[derive(Clone, Copy, Debug)]
-pub struct Sample<'a> {
-    pub session: &'a str,
-    pub cwd: &'a str,
-    pub script: &'a str,
-}
-
-/// What a client can do, seen by running it; `docs/agents.md` shows it.
+/// The abilities of a client, as seen by running it. `docs/agents.md` shows them.
 #[derive(Debug)]
-pub struct Abilities {
-    /// Its program, as it is found on the search path.
+pub struct AgentAbilities {
+    /// The name of its program on the search path.
     pub program: &'static str,
     /// The first version these facts hold for.
     pub oldest: [u32; 3],
-    pub asks: Asks,
-    pub confines: Confines,
+    pub asks: QuestionSupport,
+    pub confines: ConfinementMethod,
     /// The variable that tells hooks the project of the session.
     pub project: Option<&'static str>,
     /// The variable that tells commands their session.
     pub session: Option<&'static str>,
     /// True if the client honours another path in the input of a file tool.
     pub moves_files: bool,
-    /// How answers on standard output begin: anything else is none.
+    /// The beginnings of valid answers on standard output. The guard blocks every other
+    /// output.
     pub openings: &'static [&'static str],
 }
 
 /// Whether the client can put a question of clash to the user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Asks {
-    /// It asks, and takes a question that nobody can answer for a no.
+pub enum QuestionSupport {
+    /// It asks, and takes a question that no user can answer for a no.
     Yes,
-    /// It asks where somebody sits in front of it, and must not be made to
-    /// elsewhere.
+    /// It asks, and waits for ever where no user sits at a terminal. There the hook must
+    /// not ask.
     Attended,
-    /// It would run the tool.
+    /// It does not ask, and would run the tool.
     No,
 }
 
 /// How a command gets into its sandbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Confines {
+pub enum ConfinementMethod {
     /// The client starts every shell through clash.
     ShellPrefix,
-    /// Clash is the shell the client is set to.
+    /// Clash is the shell that the client is set to.
     Shell,
     /// The hook puts clash in front of the command.
     Rewrite,
-    /// As before; and since a refusal ends the client's task, a refused command
-    /// becomes one that says why, which the model can read.
+    /// Like [`Self::Rewrite`]. A refusal would end the client's task, so the hook replaces
+    /// a refused command by one that prints the reason for the model.
     RewriteAlways,
-    /// The client ignores a rewritten command: the hook refuses the bare one and
+    /// The client ignores a rewritten command. The hook refuses the bare command and
     /// tells the model the line to run instead.
     Instruct,
 }
 
-/// What a hook is called for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Event {
-    BeforeTool,
-    /// The client is about to ask the user itself.
-    Question,
-    AfterTool,
-    AfterFailure,
-    SessionStart,
-    SessionEnd,
-    /// A settings file changed while the session runs.
-    SettingsChange,
-}
-
-/// One message of a client. Fields that an event does not have are empty.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Message {
-    pub session: String,
-    pub cwd: String,
-    /// The permission mode, in the client's word.
-    pub mode: String,
-    /// The tool in the client's word.
-    pub tool: String,
-    pub input: Map<String, Value>,
-    /// The client's id of the tool call; empty where it has none.
-    pub call: String,
-    /// What a tool call that ended said, as far as it is text.
-    pub output: String,
-    /// The text of the file that a tool call has read, where the client says it.
-    pub content: Option<String>,
-    pub error: Option<String>,
-    pub duration_ms: Option<u64>,
-    /// What kind of settings changed.
-    pub source: String,
-}
-
-impl Message {
-    /// The command the tool runs, under the name most clients give it.
-    pub fn command(&self) -> Option<&str> {
-        ["command", "cmd"].iter().find_map(|key| self.input.get(*key)?.as_str())
-    }
-}
-
-#[derive(Debug, thiserror::Error)]
-pub enum MessageError {
-    #[error("the message is not valid JSON of a hook: {0}")]
-    Json(#[from] serde_json::Error),
-    #[error("`{0}` is not an event clash knows")]
-    UnknownEvent(String),
-    #[error("the message has no `{0}`")]
-    Missing(&'static str),
-}
-
-/// A name from a message, safe to print and not too long.
-pub(crate) fn printable(name: &str) -> String {
-    const MAX_CHARS: usize = 120;
-    name.chars().take(MAX_CHARS).flat_map(char::escape_default).collect()
-}
-
-/// What clash answers, before it is put into the words of a client.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Answer {
-    Allow {
-        reason: String,
-        updated_input: Option<Map<String, Value>>,
-    },
-    Ask {
-        reason: String,
-        updated_input: Option<Map<String, Value>>,
-    },
-    Deny {
-        reason: String,
-    },
-    /// Nothing to say: the client goes on as if there were no hook.
-    Silent,
-    /// A word to the model, which changes nothing.
-    Context(String),
-    /// A word to the user and the model, which changes nothing.
-    Note(String),
-}
-
-/// What a hook leaves: at most one document on standard output.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Reply {
-    pub document: Option<Value>,
-    /// With this the exit status is 2, which blocks.
-    pub blocks: Option<String>,
-}
-
-impl Reply {
-    pub fn silent() -> Self {
-        Self::default()
-    }
-
-    pub fn document(document: Value) -> Self {
-        Self { document: Some(document), blocks: None }
-    }
-
-    /// Exit status 2, the reason on standard error and nothing on standard
-    /// output: the one refusal nearly every client honours in every mode.
-    pub fn blocked(reason: String) -> Self {
-        Self { document: None, blocks: Some(reason) }
-    }
-}
-
-/// Something that weakens an installation, and what to do about it.
+/// A weakness of an installation, and its remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
+pub struct WiringProblem {
     pub what: String,
     pub fix: Option<String>,
 }
 
-/// What works against clash in a project's files, for any agent: a session of
-/// one must not be able to prepare one of another.
+/// The files and directories that steer any agent in a project. A session of one agent
+/// must not prepare a session of another.
 pub fn steering_paths(user: &UserContext, project: &Path) -> Vec<PathBuf> {
     AGENTS.iter().flat_map(|agent| (agent.steers)(user, project)).collect()
+}
+
+/// The directory of the user's settings that policies can take over, with
+/// `claude_settings()`.
+pub fn settings_for_policies(user: &UserContext) -> PathBuf {
+    claude::home(user)
 }

@@ -1,13 +1,13 @@
-//! Amazon Q Developer CLI and Kiro CLI, by contract: from their documentation, not
-//! from running them.
+//! Amazon Q Developer CLI and Kiro CLI. The facts come from their documentation: clash was
+//! never run with these clients.
 //!
-//! Hooks belong to an agent of theirs, a file of its own; clash writes one called
-//! `clash`. A hook that ends with status 2 blocks and its standard error goes to the
-//! model; any other failure lets the tool run, which the guard turns into status 2.
-//! A command cannot be changed, so the model is told the line to run instead. They
-//! name no session: every directory is one.
+//! Hooks belong to an agent file of the client, and clash writes one called `clash`. A hook
+//! that exits with status 2 blocks the call, and the model reads its standard error. After
+//! any other failure the client runs the tool, so the guard turns every failure into status
+//! 2. The client takes no other command, so the hook tells the model the line to run
+//! instead. Messages name no session, so every directory is one session.
 //!
-//! Limits: only sessions with that agent are judged (`--agent clash`, or the
+//! Limits: the client asks clash only in sessions with that agent (`--agent clash`, or the
 //! setting `chat.defaultAgent`).
 
 use std::path::{Path, PathBuf};
@@ -20,10 +20,11 @@ use serde_json::{Map, Value, json};
 use super::wiring::guard;
 use super::wiring::json_edit::JsonSyntax;
 use super::wiring::one_key::OneKey;
-use super::wiring::{Calls, Scope, WholeFile, Wired};
+use super::wiring::{ClashCall, InstallScope, WholeFile, WiredFile};
 use super::{
-    Abilities, Agent, Answer, Asks, Confines, Event, Message, MessageError, Parsed, Reply, Sample,
-    Wanted, claude_like, plugin,
+    Agent, AgentAbilities, AgentExtras, ConfinementMethod, HookAnswer, HookEvent, HookMessage,
+    HookReply, MessageError, ParsedMessage, QuestionSupport, SampleCall, ToolUseResult,
+    claude_like, plugin,
 };
 use crate::context::UserContext;
 use crate::tool_input::{self, CallContext, ToolError};
@@ -31,34 +32,37 @@ use crate::tool_input::{self, CallContext, ToolError};
 pub(crate) static Q: Agent = Agent {
     name: "q",
     title: "Amazon Q",
-    abilities: Abilities { program: "q", oldest: [1, 16, 0], ..ABILITIES },
+    abilities: AgentAbilities { program: "q", oldest: [1, 16, 0], ..ABILITIES },
     parse,
     sample,
     call,
     rewrite: |_, _| None,
     reply,
     files: |user, scope| match scope {
-        Scope::User => vec![agent_file(user, &Q, user.home.join(".aws/amazonq/cli-agents"))],
-        Scope::Project(project) => vec![agent_file(user, &Q, project.join(".amazonq/cli-agents"))],
-        Scope::Managed => Vec::new(),
+        InstallScope::User => vec![agent_file(user, &Q, user.home.join(".aws/amazonq/cli-agents"))],
+        InstallScope::Project(project) => {
+            vec![agent_file(user, &Q, project.join(".amazonq/cli-agents"))]
+        }
+        InstallScope::Managed => Vec::new(),
     },
     steers: |user, project| vec![user.home.join(".aws/amazonq"), project.join(".amazonq")],
     hostile: |_, project| shadowed(&project.join(".amazonq/cli-agents/clash.json"), " hook q) ||"),
+    extras: AgentExtras::NONE,
 };
 
 pub(crate) static KIRO: Agent = Agent {
     name: "kiro",
     title: "Kiro CLI",
-    abilities: Abilities { program: "kiro-cli", oldest: [1, 20, 0], ..ABILITIES },
+    abilities: AgentAbilities { program: "kiro-cli", oldest: [1, 20, 0], ..ABILITIES },
     parse,
     sample,
     call,
     rewrite: |_, _| None,
     reply,
     files: |user, scope| match scope {
-        Scope::User => vec![
+        InstallScope::User => vec![
             agent_file(user, &KIRO, user.home.join(".kiro/agents")),
-            Wired {
+            WiredFile {
                 file: user.home.join(".kiro/settings/cli.json"),
                 edit: Box::new(OneKey {
                     agent: "kiro",
@@ -70,18 +74,21 @@ pub(crate) static KIRO: Agent = Agent {
                 }),
             },
         ],
-        Scope::Project(project) => vec![agent_file(user, &KIRO, project.join(".kiro/agents"))],
-        Scope::Managed => Vec::new(),
+        InstallScope::Project(project) => {
+            vec![agent_file(user, &KIRO, project.join(".kiro/agents"))]
+        }
+        InstallScope::Managed => Vec::new(),
     },
     steers: |user, project| vec![user.home.join(".kiro"), project.join(".kiro")],
     hostile: |_, project| shadowed(&project.join(".kiro/agents/clash.json"), " hook kiro) ||"),
+    extras: AgentExtras::NONE,
 };
 
-const ABILITIES: Abilities = Abilities {
+const ABILITIES: AgentAbilities = AgentAbilities {
     program: "",
     oldest: [0, 0, 0],
-    asks: Asks::No,
-    confines: Confines::Instruct,
+    asks: QuestionSupport::No,
+    confines: ConfinementMethod::Instruct,
     project: None,
     session: None,
     moves_files: false,
@@ -89,7 +96,7 @@ const ABILITIES: Abilities = Abilities {
 };
 
 #[derive(Debug, Deserialize)]
-struct Sent {
+struct AmazonQMessage {
     hook_event_name: String,
     cwd: String,
     #[serde(default)]
@@ -102,12 +109,12 @@ struct Sent {
     tool_response: Value,
 }
 
-fn parse(input: &[u8]) -> Parsed {
-    let sent: Sent = serde_json::from_slice(input)?;
+fn parse(input: &[u8]) -> ParsedMessage {
+    let sent: AmazonQMessage = serde_json::from_slice(input)?;
     let event = match sent.hook_event_name.as_str() {
-        "preToolUse" => Event::BeforeTool,
-        "postToolUse" => Event::AfterTool,
-        other => return Err(MessageError::UnknownEvent(crate::agent::printable(other))),
+        "preToolUse" => HookEvent::BeforeTool,
+        "postToolUse" => HookEvent::AfterTool,
+        other => return Err(MessageError::unknown_event(other)),
     };
     if sent.tool_name.is_empty() || sent.cwd.is_empty() {
         return Err(MessageError::Missing("tool_name"));
@@ -117,25 +124,25 @@ fn parse(input: &[u8]) -> Parsed {
     } else {
         sent.session_id
     };
-    let message = Message {
+    let message = HookMessage {
         session,
         cwd: sent.cwd,
         tool: sent.tool_name,
         input: sent.tool_input,
         output: claude_like::texts(&sent.tool_response),
-        ..Message::default()
+        ..HookMessage::default()
     };
     Ok((event, message))
 }
 
-fn sample(sample: &Sample<'_>) -> Value {
+fn sample(sample: &SampleCall<'_>) -> Value {
     json!({
         "hook_event_name": "preToolUse", "cwd": sample.cwd, "session_id": sample.session,
         "tool_name": "execute_bash", "tool_input": {"command": sample.script},
     })
 }
 
-fn call(message: &Message, context: &CallContext<'_>) -> Wanted {
+fn call(message: &HookMessage, context: &CallContext<'_>) -> ToolUseResult {
     let (tool, input) = (message.tool.as_str(), &message.input);
     let missing = |field| ToolError::Field { tool: tool.to_owned(), field };
     match tool {
@@ -150,7 +157,7 @@ fn call(message: &Message, context: &CallContext<'_>) -> Wanted {
             let files = paths.iter().map(read).collect::<Result<_, _>>()?;
             Ok(Some(("Read".to_owned(), ToolInput::Files(files))))
         }
-        // Its `command` says what to do with the file.
+        // The field `command` names an operation on the file, for example `create`.
         "fs_write" | "write" => {
             let path = input.get("path").and_then(Value::as_str).ok_or_else(|| missing("path"))?;
             let needs = FileCaps::READ.union(FileCaps::WRITE).union(FileCaps::CREATE);
@@ -168,7 +175,7 @@ fn call(message: &Message, context: &CallContext<'_>) -> Wanted {
     }
 }
 
-/// Every text below `path`, `paths` and `image_paths`, wherever they stand.
+/// Every text in `path`, `paths` and `image_paths`, at any depth of the input.
 fn collect_paths(value: &Value, found: &mut Vec<String>) {
     match value {
         Value::Object(members) => {
@@ -187,16 +194,18 @@ fn collect_paths(value: &Value, found: &mut Vec<String>) {
     }
 }
 
-fn reply(event: Event, answer: Answer) -> Reply {
+fn reply(event: HookEvent, answer: HookAnswer) -> HookReply {
     match answer {
-        Answer::Deny { reason } | Answer::Ask { reason, .. } if event == Event::BeforeTool => {
-            Reply::blocked(reason)
+        HookAnswer::Deny { reason } | HookAnswer::Ask { reason, .. }
+            if event == HookEvent::BeforeTool =>
+        {
+            HookReply::blocked(reason)
         }
-        _ => Reply::silent(),
+        _ => HookReply::silent(),
     }
 }
 
-fn agent_file(user: &UserContext, agent: &'static Agent, dir: PathBuf) -> Wired {
+fn agent_file(user: &UserContext, agent: &'static Agent, dir: PathBuf) -> WiredFile {
     let line = guard::line(user, agent.name, &agent.abilities);
     let hook = json!([{"matcher": "*", "command": line, "timeout_ms": 30_000}]);
     let text = json!({
@@ -210,11 +219,12 @@ fn agent_file(user: &UserContext, agent: &'static Agent, dir: PathBuf) -> Wired 
     });
     let mark = if agent.name == "q" { " hook q) ||" } else { " hook kiro) ||" };
     let edit =
-        WholeFile { agent: agent.name, text: format!("{text:#}\n"), mark, calls: Calls::Json };
-    Wired { file: dir.join("clash.json"), edit: Box::new(edit) }
+        WholeFile { agent: agent.name, text: format!("{text:#}\n"), mark, calls: ClashCall::Json };
+    WiredFile { file: dir.join("clash.json"), edit: Box::new(edit) }
 }
 
-/// A project's agent of the same name takes the place of the user's.
+/// A line about a project's agent of the same name: the client uses it instead of the
+/// user's.
 fn shadowed(file: &Path, mark: &str) -> Option<String> {
     let text = std::fs::read_to_string(file).ok()?;
     let other = !text.contains(mark);
@@ -225,7 +235,7 @@ fn shadowed(file: &Path, mark: &str) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// As their documentation has them.
+    /// Messages from their documentation.
     const DOCUMENTED: &str = include_str!("../tests/fixtures/q/documented.jsonl");
 
     fn wanted(line: &str) -> String {
@@ -251,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_is_a_directory_and_no_message_is_half_understood() {
+    fn a_session_is_a_directory() {
         let line = DOCUMENTED.lines().next().unwrap();
         let session = |line: &str| parse(line.as_bytes()).unwrap().1.session;
         assert_eq!(session(line), session(DOCUMENTED.lines().nth(1).unwrap()));
@@ -263,12 +273,12 @@ mod tests {
     }
 
     #[test]
-    fn whatever_is_not_allowed_blocks() {
-        let deny = Answer::Deny { reason: "no".into() };
-        assert_eq!(reply(Event::BeforeTool, deny).blocks.as_deref(), Some("no"));
-        let ask = Answer::Ask { reason: "why".into(), updated_input: None };
-        assert_eq!(reply(Event::BeforeTool, ask).blocks.as_deref(), Some("why"));
-        let allow = Answer::Allow { reason: String::new(), updated_input: None };
-        assert_eq!(reply(Event::BeforeTool, allow), Reply::silent());
+    fn every_answer_but_an_allow_blocks() {
+        let deny = HookAnswer::Deny { reason: "no".into() };
+        assert_eq!(reply(HookEvent::BeforeTool, deny).blocks.as_deref(), Some("no"));
+        let ask = HookAnswer::Ask { reason: "why".into(), updated_input: None };
+        assert_eq!(reply(HookEvent::BeforeTool, ask).blocks.as_deref(), Some("why"));
+        let allow = HookAnswer::Allow { reason: String::new(), updated_input: None };
+        assert_eq!(reply(HookEvent::BeforeTool, allow), HookReply::silent());
     }
 }

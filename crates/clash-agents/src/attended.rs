@@ -1,20 +1,20 @@
-//! Whether somebody sits in front of the agent that called this hook.
+//! Finds the client among the ancestors of a hook, and whether a user sits at its terminal.
 //!
-//! A client that waits for an answer for ever must only be made to ask where one
-//! can come. What cannot be found out counts as nobody.
+//! Some clients wait for an answer for ever, so clash may only let them ask where a user
+//! can answer. If this module cannot find out, it assumes that no user is there.
 
 use std::fs;
 use std::path::PathBuf;
 
-/// How far up a hook looks for the client: a shell or two stand between.
-const GENERATIONS: usize = 8;
+/// How far up the hook looks for the client: one or two shells are between them.
+const MAX_ANCESTORS: usize = 8;
 
-/// Whether the nearest ancestor that is this program has a terminal on both ends
-/// and was not started for one prompt only.
+/// True if the nearest ancestor with this program has a terminal as input and output, and
+/// has more than one prompt.
 pub fn is_attended(program: &str) -> bool {
     let mut pid = std::os::unix::process::parent_id();
-    for _ in 0..GENERATIONS {
-        let Some(process) = Process::of(pid) else { return false };
+    for _ in 0..MAX_ANCESTORS {
+        let Some(process) = AncestorProcess::of(pid) else { return false };
         if process.is(program) {
             return process.has_terminal() && !process.has_one_prompt();
         }
@@ -23,11 +23,11 @@ pub fn is_attended(program: &str) -> bool {
     false
 }
 
-/// The arguments with which the nearest ancestor that is this program was started.
+/// The arguments of the nearest ancestor with this program.
 pub fn arguments(program: &str) -> Option<Vec<String>> {
     let mut pid = std::os::unix::process::parent_id();
-    for _ in 0..GENERATIONS {
-        let process = Process::of(pid)?;
+    for _ in 0..MAX_ANCESTORS {
+        let process = AncestorProcess::of(pid)?;
         if process.is(program) {
             return Some(process.args);
         }
@@ -36,24 +36,25 @@ pub fn arguments(program: &str) -> Option<Vec<String>> {
     None
 }
 
-struct Process {
+struct AncestorProcess {
     dir: PathBuf,
     parent: u32,
     args: Vec<String>,
 }
 
-impl Process {
+impl AncestorProcess {
     fn of(pid: u32) -> Option<Self> {
         let dir = PathBuf::from(format!("/proc/{pid}"));
         let stat = fs::read_to_string(dir.join("stat")).ok()?;
-        // The name in brackets may hold anything.
+        // `stat` has the name in brackets, and the name may hold any byte.
         let parent = stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()?;
         let line = fs::read(dir.join("cmdline")).ok()?;
         let args = line.split(|byte| *byte == 0).map(|arg| String::from_utf8_lossy(arg).into());
         Some(Self { dir, parent, args: args.collect() })
     }
 
-    /// Started as this program, or as a script of that name by an interpreter.
+    /// True if the process is this program, or an interpreter that runs a script of that
+    /// name.
     fn is(&self, program: &str) -> bool {
         let name = |arg: &String| arg.rsplit('/').next() == Some(program);
         self.args.iter().take(6).any(name)

@@ -1,29 +1,32 @@
-//! Messages and answers in Claude Code's words, which other clients took over.
+//! Messages and answers in Claude Code's words, which other clients use too.
 //!
-//! Seen with Claude Code 2.1.325, Codex 0.166, Qwen Code 0.24 and Droid 0.215.
-//! They differ in what they honour: a client file says which [`Dialect`] it is.
+//! Seen with Claude Code 2.1.325, Codex 0.166, Qwen Code 0.24 and Droid 0.215. They honour
+//! different parts of it: each client has its own [`ClaudeDialect`].
 
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::{Answer, Event, Message, MessageError, Parsed, Reply, Sample, Wanted};
+use super::{
+    HookAnswer, HookEvent, HookMessage, HookReply, MessageError, ParsedMessage, SampleCall,
+    ToolUseResult,
+};
 use crate::tool_input::{self, CallContext};
 
-/// What a client makes of Claude Code's words.
+/// The part of Claude Code's words that one client honours.
 #[derive(Debug)]
-pub(crate) struct Dialect {
-    /// Event names and whether they take a matcher.
-    pub(crate) events: &'static [(&'static str, Event, bool)],
-    /// Whether a refusal is said as a document, so that the model sees no more
-    /// than the reason. Elsewhere it is the exit status, which nothing weakens.
+pub(crate) struct ClaudeDialect {
+    /// Event names, their meaning, and whether the event takes a matcher.
+    pub(crate) events: &'static [(&'static str, HookEvent, bool)],
+    /// True if a refusal is a document: the model then reads only the reason. Otherwise a
+    /// refusal is the exit status, which no other hook can weaken.
     pub(crate) deny_by_document: bool,
-    /// Whether a word to the user (`systemMessage`) is understood.
+    /// True if the client shows a `systemMessage` to the user.
     pub(crate) system_message: bool,
 }
 
-/// A message as it is sent; unknown fields are none of our business.
+/// A message as the client sends it. Unknown fields are ignored.
 #[derive(Debug, Deserialize)]
-struct Sent {
+struct ClaudeMessage {
     session_id: String,
     hook_event_name: String,
     #[serde(default)]
@@ -47,7 +50,7 @@ struct Sent {
 }
 
 /// A message about a command, in the words of Claude Code.
-pub(crate) fn sample(event: &str, tool: &str, sample: &Sample<'_>) -> Value {
+pub(crate) fn sample(event: &str, tool: &str, sample: &SampleCall<'_>) -> Value {
     json!({
         "session_id": sample.session, "transcript_path": "/dev/null", "cwd": sample.cwd,
         "permission_mode": "default", "hook_event_name": event, "tool_name": tool,
@@ -55,20 +58,20 @@ pub(crate) fn sample(event: &str, tool: &str, sample: &Sample<'_>) -> Value {
     })
 }
 
-impl Dialect {
-    pub(crate) fn parse(&self, input: &[u8]) -> Parsed {
-        let sent: Sent = serde_json::from_slice(input)?;
-        let event = self.event(&sent.hook_event_name).ok_or_else(|| {
-            MessageError::UnknownEvent(crate::agent::printable(&sent.hook_event_name))
-        })?;
-        let about_tool = matches!(event, Event::BeforeTool | Event::Question);
+impl ClaudeDialect {
+    pub(crate) fn parse(&self, input: &[u8]) -> ParsedMessage {
+        let sent: ClaudeMessage = serde_json::from_slice(input)?;
+        let event = self
+            .event(&sent.hook_event_name)
+            .ok_or_else(|| MessageError::unknown_event(&sent.hook_event_name))?;
+        let about_tool = matches!(event, HookEvent::BeforeTool | HookEvent::Question);
         if about_tool && sent.tool_name.is_empty() {
             return Err(MessageError::Missing("tool_name"));
         }
         if about_tool && sent.cwd.is_empty() {
             return Err(MessageError::Missing("cwd"));
         }
-        let message = Message {
+        let message = HookMessage {
             session: sent.session_id,
             cwd: sent.cwd,
             mode: sent.permission_mode,
@@ -84,52 +87,53 @@ impl Dialect {
         Ok((event, message))
     }
 
-    fn event(&self, name: &str) -> Option<Event> {
+    fn event(&self, name: &str) -> Option<HookEvent> {
         self.events.iter().find(|(known, ..)| *known == name).map(|(_, event, _)| *event)
     }
 
-    fn name(&self, event: Event) -> &'static str {
+    fn name(&self, event: HookEvent) -> &'static str {
         self.events.iter().find(|(_, known, _)| *known == event).map_or("", |(name, ..)| name)
     }
 
-    pub(crate) fn reply(&self, event: Event, answer: Answer) -> Reply {
+    pub(crate) fn reply(&self, event: HookEvent, answer: HookAnswer) -> HookReply {
         if self.name(event).is_empty() {
-            return Reply::silent();
+            return HookReply::silent();
         }
         let document = match event {
-            Event::BeforeTool => self.before_tool(answer),
-            Event::Question => question(answer),
-            Event::SettingsChange => match answer {
-                Answer::Deny { reason } => Some(json!({"decision": "block", "reason": reason})),
+            HookEvent::BeforeTool => self.before_tool(answer),
+            HookEvent::Question => question(answer),
+            HookEvent::SettingsChange => match answer {
+                HookAnswer::Deny { reason } => Some(json!({"decision": "block", "reason": reason})),
                 _ => None,
             },
-            Event::AfterTool | Event::AfterFailure | Event::SessionStart | Event::SessionEnd => {
-                self.note(event, answer)
-            }
+            HookEvent::AfterTool
+            | HookEvent::AfterFailure
+            | HookEvent::SessionStart
+            | HookEvent::SessionEnd => self.note(event, answer),
         };
         match document {
-            Some(Value::String(reason)) => Reply::blocked(reason),
-            document => Reply { document, blocks: None },
+            Some(Value::String(reason)) => HookReply::blocked(reason),
+            document => HookReply { document, blocks: None },
         }
     }
 
-    /// A text where the exit status is to block.
-    fn before_tool(&self, answer: Answer) -> Option<Value> {
+    /// The document of an answer. A bare text means: block with the exit status.
+    fn before_tool(&self, answer: HookAnswer) -> Option<Value> {
         let (decision, reason, updated) = match answer {
-            Answer::Deny { reason } if !self.deny_by_document => {
+            HookAnswer::Deny { reason } if !self.deny_by_document => {
                 return Some(Value::String(reason));
             }
-            Answer::Allow { reason, updated_input } => ("allow", reason, updated_input),
-            Answer::Ask { reason, updated_input } => ("ask", reason, updated_input),
-            Answer::Deny { reason } => ("deny", reason, None),
-            Answer::Silent => return None,
-            Answer::Note(text) | Answer::Context(text) if self.system_message => {
+            HookAnswer::Allow { reason, updated_input } => ("allow", reason, updated_input),
+            HookAnswer::Ask { reason, updated_input } => ("ask", reason, updated_input),
+            HookAnswer::Deny { reason } => ("deny", reason, None),
+            HookAnswer::Silent => return None,
+            HookAnswer::Note(text) | HookAnswer::Context(text) if self.system_message => {
                 return Some(json!({"systemMessage": text}));
             }
-            Answer::Note(_) | Answer::Context(_) => return None,
+            HookAnswer::Note(_) | HookAnswer::Context(_) => return None,
         };
         let mut output = json!({
-            "hookEventName": self.name(Event::BeforeTool),
+            "hookEventName": self.name(HookEvent::BeforeTool),
             "permissionDecision": decision,
             "permissionDecisionReason": reason,
         });
@@ -139,15 +143,17 @@ impl Dialect {
         Some(json!({"hookSpecificOutput": output}))
     }
 
-    /// Events where nothing can be refused any more.
-    fn note(&self, event: Event, answer: Answer) -> Option<Value> {
+    /// The document for an event at which the client can no longer refuse.
+    fn note(&self, event: HookEvent, answer: HookAnswer) -> Option<Value> {
         let (text, to_user) = match answer {
-            Answer::Note(text) | Answer::Deny { reason: text } => (text, self.system_message),
-            Answer::Context(text) => (text, false),
-            Answer::Allow { .. } | Answer::Ask { .. } | Answer::Silent => return None,
+            HookAnswer::Note(text) | HookAnswer::Deny { reason: text } => {
+                (text, self.system_message)
+            }
+            HookAnswer::Context(text) => (text, false),
+            HookAnswer::Allow { .. } | HookAnswer::Ask { .. } | HookAnswer::Silent => return None,
         };
-        // SessionEnd knows no output of its own.
-        if event == Event::SessionEnd {
+        // SessionEnd has no output of its own.
+        if event == HookEvent::SessionEnd {
             return to_user.then(|| json!({"systemMessage": text}));
         }
         let output = json!({"hookEventName": self.name(event), "additionalContext": text});
@@ -159,33 +165,35 @@ impl Dialect {
     }
 }
 
-/// The client is about to ask the user: a rule that decides takes that from
-/// them, anything else leaves the question to them.
-fn question(answer: Answer) -> Option<Value> {
+/// The client is about to ask the user. A rule that allows or denies answers for the user;
+/// otherwise the user answers.
+fn question(answer: HookAnswer) -> Option<Value> {
     let decision = match answer {
-        Answer::Allow { .. } => json!({"behavior": "allow"}),
-        Answer::Deny { reason } => json!({"behavior": "deny", "message": reason}),
-        Answer::Ask { .. } | Answer::Silent | Answer::Note(_) | Answer::Context(_) => return None,
+        HookAnswer::Allow { .. } => json!({"behavior": "allow"}),
+        HookAnswer::Deny { reason } => json!({"behavior": "deny", "message": reason}),
+        HookAnswer::Ask { .. }
+        | HookAnswer::Silent
+        | HookAnswer::Note(_)
+        | HookAnswer::Context(_) => return None,
     };
     Some(
         json!({"hookSpecificOutput": {"hookEventName": "PermissionRequest", "decision": decision}}),
     )
 }
 
-/// The tool's input as it stands, for clients that call things as Claude does.
-pub(crate) fn call(message: &Message, context: &CallContext<'_>) -> Wanted {
+/// The tool use, for clients that name tools and fields as Claude Code does.
+pub(crate) fn call(message: &HookMessage, context: &CallContext<'_>) -> ToolUseResult {
     tool_input::read(&message.tool, &message.input, context).map(Some)
 }
 
-/// The input with another `command` in it.
-pub(crate) fn rewrite(message: &Message, command: &str) -> Option<Map<String, Value>> {
+/// The input with another command.
+pub(crate) fn rewrite(message: &HookMessage, command: &str) -> Option<Map<String, Value>> {
     let mut input = message.input.clone();
     input.insert("command".to_owned(), Value::String(command.to_owned()));
     Some(input)
 }
 
-/// Every text inside a value, a line each.
-/// `{"type": "text", "file": {"content": …}}`
+/// The text of a file: `{"type": "text", "file": {"content": …}}`.
 fn file_content(response: &Value) -> Option<String> {
     let is_text = response.get("type").and_then(Value::as_str) == Some("text");
     let content = response.pointer("/file/content").and_then(Value::as_str);

@@ -1,13 +1,13 @@
 //! Cline CLI: a program in its hooks directory judges every tool call.
 //!
-//! Seen with version 3.0.65. Exit codes mean nothing to it: only `{"cancel": true}`
-//! stops a call, and it ends the task with it, so the user reads the reason and the
-//! model does not; a refused command is therefore replaced by one that says why. What the program prints is therefore made in its own text where
-//! clash fails. Several commands in one call cannot be put behind one launcher and
-//! are refused.
+//! Seen with version 3.0.65. The client ignores exit codes: only `{"cancel": true}` stops a
+//! call. It also ends the task, so the user reads the reason and the model does not.
+//! Therefore the hook replaces a refused command by one that prints the reason. If clash
+//! itself fails, the program that clash writes prints the refusal. A call with several
+//! commands is refused: one launcher cannot run them.
 //!
-//! Limits: a project's `.clinerules/hooks` run without any question, outside every
-//! sandbox; the client cannot put a question of clash to the user.
+//! Limits: the client runs a project's `.clinerules/hooks` without a question and outside
+//! of every sandbox. It cannot put a question of clash to the user.
 
 use std::path::{Path, PathBuf};
 
@@ -16,10 +16,11 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::wiring::guard;
-use super::wiring::{Calls, Scope, WholeFile, Wired};
+use super::wiring::{ClashCall, InstallScope, WholeFile, WiredFile};
 use super::{
-    Abilities, Agent, Answer, Asks, Confines, Event, Message, MessageError, Parsed, Reply, Wanted,
-    claude_like, patch, plugin,
+    Agent, AgentAbilities, AgentExtras, ConfinementMethod, HookAnswer, HookEvent, HookMessage,
+    HookReply, MessageError, ParsedMessage, QuestionSupport, ToolUseResult, claude_like, patch,
+    plugin,
 };
 use crate::context::UserContext;
 use crate::tool_input::{self, CallContext, ToolError};
@@ -28,11 +29,11 @@ use crate::variables;
 pub(crate) static AGENT: Agent = Agent {
     name: "cline",
     title: "Cline",
-    abilities: Abilities {
+    abilities: AgentAbilities {
         program: "cline",
         oldest: [3, 0, 0],
-        asks: Asks::No,
-        confines: Confines::RewriteAlways,
+        asks: QuestionSupport::No,
+        confines: ConfinementMethod::RewriteAlways,
         project: None,
         session: None,
         moves_files: false,
@@ -54,10 +55,11 @@ pub(crate) static AGENT: Agent = Agent {
     files,
     steers,
     hostile: |_, _| None,
+    extras: AgentExtras::NONE,
 };
 
 #[derive(Debug, Deserialize)]
-struct Sent {
+struct ClineMessage {
     #[serde(rename = "hookName")]
     hook: String,
     #[serde(rename = "taskId")]
@@ -65,11 +67,11 @@ struct Sent {
     #[serde(rename = "workspaceRoots", default)]
     roots: Vec<String>,
     #[serde(alias = "tool_result")]
-    tool_call: Option<Call>,
+    tool_call: Option<ClineToolCall>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Call {
+struct ClineToolCall {
     #[serde(default)]
     id: String,
     name: String,
@@ -79,38 +81,38 @@ struct Call {
     output: Value,
 }
 
-fn parse(input: &[u8]) -> Parsed {
-    let sent: Sent = serde_json::from_slice(input)?;
+fn parse(input: &[u8]) -> ParsedMessage {
+    let sent: ClineMessage = serde_json::from_slice(input)?;
     let event = match sent.hook.as_str() {
-        "tool_call" => Event::BeforeTool,
-        "tool_result" => Event::AfterTool,
-        other => return Err(MessageError::UnknownEvent(crate::agent::printable(other))),
+        "tool_call" => HookEvent::BeforeTool,
+        "tool_result" => HookEvent::AfterTool,
+        other => return Err(MessageError::unknown_event(other)),
     };
     let cwd = sent.roots.into_iter().next().ok_or(MessageError::Missing("workspaceRoots"))?;
     let call = sent.tool_call.ok_or(MessageError::Missing("tool_call"))?;
-    let message = Message {
+    let message = HookMessage {
         session: sent.task,
         cwd,
         tool: call.name,
         input: call.input,
         call: call.id,
         output: claude_like::texts(&call.output),
-        ..Message::default()
+        ..HookMessage::default()
     };
     Ok((event, message))
 }
 
-/// Tools that touch nothing but the client.
-const INWARD: &[(&str, &str)] = &[
+/// Tools that touch nothing but the client, with their names in policies.
+const INTERNAL_TOOLS: &[(&str, &str)] = &[
     ("attempt_completion", "TodoWrite"),
     ("skills", "Skill"),
     ("spawn_agent", "Task"),
     ("submit_and_exit", "TodoWrite"),
 ];
 
-fn call(message: &Message, context: &CallContext<'_>) -> Wanted {
+fn call(message: &HookMessage, context: &CallContext<'_>) -> ToolUseResult {
     let (tool, input) = (message.tool.as_str(), &message.input);
-    if let Some((_, name)) = INWARD.iter().find(|(known, _)| *known == tool) {
+    if let Some((_, name)) = INTERNAL_TOOLS.iter().find(|(known, _)| *known == tool) {
         return plugin::fields(name, input, context);
     }
     match tool {
@@ -159,7 +161,7 @@ fn call(message: &Message, context: &CallContext<'_>) -> Wanted {
     }
 }
 
-/// One text of every object in a list.
+/// One text field of every object in a list.
 fn each(
     tool: &str,
     input: &Map<String, Value>,
@@ -175,29 +177,34 @@ fn each(
     items.iter().map(text).collect()
 }
 
-fn rewrite(_: &Message, command: &str) -> Option<Map<String, Value>> {
+fn rewrite(_: &HookMessage, command: &str) -> Option<Map<String, Value>> {
     Some(Map::from_iter([("commands".to_owned(), json!([command]))]))
 }
 
-fn reply(event: Event, answer: Answer) -> Reply {
-    if event != Event::BeforeTool {
+fn reply(event: HookEvent, answer: HookAnswer) -> HookReply {
+    if event != HookEvent::BeforeTool {
         return match answer {
-            Answer::Note(text) | Answer::Context(text) | Answer::Deny { reason: text } => {
-                Reply::document(json!({"cancel": false, "contextModification": text}))
+            HookAnswer::Note(text)
+            | HookAnswer::Context(text)
+            | HookAnswer::Deny { reason: text } => {
+                HookReply::document(json!({"cancel": false, "contextModification": text}))
             }
-            Answer::Allow { .. } | Answer::Ask { .. } | Answer::Silent => {
-                Reply::document(json!({"cancel": false}))
+            HookAnswer::Allow { .. } | HookAnswer::Ask { .. } | HookAnswer::Silent => {
+                HookReply::document(json!({"cancel": false}))
             }
         };
     }
-    Reply::document(match answer {
-        Answer::Allow { updated_input: Some(input), .. } => {
+    HookReply::document(match answer {
+        HookAnswer::Allow { updated_input: Some(input), .. } => {
             json!({"cancel": false, "overrideInput": input})
         }
-        Answer::Allow { .. } | Answer::Silent | Answer::Note(_) | Answer::Context(_) => {
+        HookAnswer::Allow { .. }
+        | HookAnswer::Silent
+        | HookAnswer::Note(_)
+        | HookAnswer::Context(_) => {
             json!({"cancel": false})
         }
-        Answer::Ask { reason, .. } | Answer::Deny { reason } => {
+        HookAnswer::Ask { reason, .. } | HookAnswer::Deny { reason } => {
             json!({"cancel": true, "errorMessage": reason})
         }
     })
@@ -209,8 +216,8 @@ fn home(user: &UserContext) -> PathBuf {
 
 const MARK: &str = "# clash decides every tool call of Cline.";
 
-fn files(user: &UserContext, scope: &Scope) -> Vec<Wired> {
-    if *scope != Scope::User {
+fn files(user: &UserContext, scope: &InstallScope) -> Vec<WiredFile> {
+    if *scope != InstallScope::User {
         return Vec::new();
     }
     let line = guard::line(user, AGENT.name, &AGENT.abilities);
@@ -222,9 +229,9 @@ fn files(user: &UserContext, scope: &Scope) -> Vec<Wired> {
     );
     let wired = |name: &str| {
         let file = home(user).join("hooks").join(name);
-        let calls = Calls::Itself(file.clone());
+        let calls = ClashCall::Itself(file.clone());
         let edit = WholeFile { agent: AGENT.name, text: text.clone(), mark: MARK, calls };
-        Wired { file, edit: Box::new(edit) }
+        WiredFile { file, edit: Box::new(edit) }
     };
     ["PreToolUse", "PostToolUse"].map(wired).into()
 }
@@ -267,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_judged_is_an_error() {
+    fn a_call_that_cannot_be_judged_is_an_error() {
         for (tool, input) in [
             ("run_commands", json!({"commands": ["ls", "id"]})),
             ("run_commands", json!({"commands": []})),
@@ -287,11 +294,11 @@ mod tests {
 
     #[test]
     fn only_an_allow_does_not_cancel() {
-        let said = |answer| reply(Event::BeforeTool, answer).document.unwrap().to_string();
-        let deny = Answer::Deny { reason: "no".into() };
+        let said = |answer| reply(HookEvent::BeforeTool, answer).document.unwrap().to_string();
+        let deny = HookAnswer::Deny { reason: "no".into() };
         insta::assert_snapshot!(said(deny), @r#"{"cancel":true,"errorMessage":"no"}"#);
-        let input = rewrite(&Message::default(), "x");
-        let allow = Answer::Allow { reason: "ok".into(), updated_input: input };
+        let input = rewrite(&HookMessage::default(), "x");
+        let allow = HookAnswer::Allow { reason: "ok".into(), updated_input: input };
         insta::assert_snapshot!(said(allow), @r#"{"cancel":false,"overrideInput":{"commands":["x"]}}"#);
     }
 }

@@ -1,12 +1,13 @@
-//! GitHub Copilot CLI: what its hooks send and what they understand.
+//! GitHub Copilot CLI: its messages, its replies and its settings.
 //!
-//! Seen with version 1.0.102, in its own words (camelCase): a message does not
-//! name its event. A hook that fails, is killed or is missing blocks; one that
-//! hangs or talks nonsense does not, which the guard turns into a failure. A
-//! question that nobody can answer is a no.
+//! Seen with version 1.0.102, which has words of its own (camelCase). A message does not
+//! name its event. The client blocks if a hook fails, is killed or is missing. It does not
+//! block if a hook hangs or prints nonsense, so the guard turns both into a failure. It
+//! takes a question that no user can answer for a no.
 //!
-//! The client looks for `--deny-tool shell(…)` in the rewritten command, where it
-//! no longer is. Started that way, nothing is done until the rule is in the policy.
+//! The client matches `--deny-tool shell(…)` against the rewritten command and would miss
+//! it. If it was started with such rules, the hook denies everything until the policy has
+//! the rule.
 
 use std::path::{Path, PathBuf};
 
@@ -14,10 +15,11 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::wiring::guard;
-use super::wiring::{Calls, Scope, WholeFile, Wired};
+use super::wiring::{ClashCall, InstallScope, WholeFile, WiredFile};
 use super::{
-    Abilities, Agent, Answer, Asks, Confines, Event, Message, MessageError, Parsed, Reply, Wanted,
-    attended, claude_like, patch, plugin,
+    Agent, AgentAbilities, AgentExtras, ConfinementMethod, HookAnswer, HookEvent, HookMessage,
+    HookReply, MessageError, ParsedMessage, QuestionSupport, ToolUseResult, attended, claude_like,
+    patch, plugin,
 };
 use crate::context::UserContext;
 use crate::tool_input::{self, CallContext, ToolError};
@@ -26,11 +28,11 @@ use crate::variables;
 pub(crate) static AGENT: Agent = Agent {
     name: "copilot",
     title: "Copilot CLI",
-    abilities: Abilities {
+    abilities: AgentAbilities {
         program: "copilot",
         oldest: [1, 0, 0],
-        asks: Asks::Yes,
-        confines: Confines::Rewrite,
+        asks: QuestionSupport::Yes,
+        confines: ConfinementMethod::Rewrite,
         project: Some(variables::COPILOT_PROJECT_DIR),
         session: None,
         moves_files: true,
@@ -49,31 +51,32 @@ pub(crate) static AGENT: Agent = Agent {
     files,
     steers,
     hostile,
+    extras: AgentExtras::NONE,
 };
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Sent {
+struct CopilotMessage {
     session_id: String,
     cwd: String,
     tool_name: String,
     #[serde(default)]
     tool_args: Value,
-    /// Only where the tool has run.
+    /// Only after the tool has run.
     tool_result: Option<Value>,
 }
 
-/// Where a patch, which is sent as a bare text, is kept.
+/// The field for a patch, which the client sends as a bare text.
 const PATCH: &str = "patch";
 
-fn parse(input: &[u8]) -> Parsed {
-    let sent: Sent = serde_json::from_slice(input)?;
+fn parse(input: &[u8]) -> ParsedMessage {
+    let sent: CopilotMessage = serde_json::from_slice(input)?;
     let (event, result) = match sent.tool_result {
-        None => (Event::BeforeTool, Value::Null),
+        None => (HookEvent::BeforeTool, Value::Null),
         Some(result) if result.get("resultType") == Some(&json!("failure")) => {
-            (Event::AfterFailure, result)
+            (HookEvent::AfterFailure, result)
         }
-        Some(result) => (Event::AfterTool, result),
+        Some(result) => (HookEvent::AfterTool, result),
     };
     if sent.tool_name.is_empty() || sent.cwd.is_empty() {
         return Err(MessageError::Missing("toolName"));
@@ -87,19 +90,20 @@ fn parse(input: &[u8]) -> Parsed {
         Value::Null => Map::new(),
         _ => return Err(MessageError::Missing("toolArgs")),
     };
-    let message = Message {
+    let message = HookMessage {
         session: sent.session_id,
         cwd: sent.cwd,
         tool: sent.tool_name,
         input,
         output: claude_like::texts(&result),
-        ..Message::default()
+        ..HookMessage::default()
     };
     Ok((event, message))
 }
 
-/// Tools that touch nothing but the client, and commands that are confined already.
-const INWARD: &[(&str, &str)] = &[
+/// Tools that touch nothing but the client, or a command that is already confined, with
+/// their names in policies.
+const INTERNAL_TOOLS: &[(&str, &str)] = &[
     ("ask_user", "AskUserQuestion"),
     ("fetch_copilot_cli_documentation", "ToolSearch"),
     ("list_agents", "ListAgents"),
@@ -114,9 +118,9 @@ const INWARD: &[(&str, &str)] = &[
     ("write_agent", "Task"),
 ];
 
-fn call(message: &Message, context: &CallContext<'_>) -> Wanted {
+fn call(message: &HookMessage, context: &CallContext<'_>) -> ToolUseResult {
     let (tool, input) = (message.tool.as_str(), &message.input);
-    if let Some((_, name)) = INWARD.iter().find(|(known, _)| *known == tool) {
+    if let Some((_, name)) = INTERNAL_TOOLS.iter().find(|(known, _)| *known == tool) {
         return if tool == "ask_user" { Ok(None) } else { plugin::fields(name, input, context) };
     }
     match tool {
@@ -131,7 +135,7 @@ fn call(message: &Message, context: &CallContext<'_>) -> Wanted {
         "glob" => searched("Glob", input, context),
         "grep" | "rg" => searched("Grep", input, context),
         "web_fetch" | "web_search" => plugin::read(tool, input, &[], context),
-        // `server-tool`, or one nobody knows yet.
+        // `server-tool`, or a tool that clash does not know yet.
         _ => match tool.split_once('-') {
             Some((server, name)) => {
                 plugin::fields(&format!("mcp__{server}__{name}"), input, context)
@@ -141,8 +145,8 @@ fn call(message: &Message, context: &CallContext<'_>) -> Wanted {
     }
 }
 
-/// A search in `paths`, one or a list.
-fn searched(tool: &str, input: &Map<String, Value>, context: &CallContext<'_>) -> Wanted {
+/// A search in `paths`: one path or a list.
+fn searched(tool: &str, input: &Map<String, Value>, context: &CallContext<'_>) -> ToolUseResult {
     use clash_policy::ToolInput;
     let texts: Vec<Value> = match input.get("paths").or(input.get("path")) {
         None | Some(Value::Null) => vec![json!(".")],
@@ -165,35 +169,41 @@ fn searched(tool: &str, input: &Map<String, Value>, context: &CallContext<'_>) -
     Ok(Some((tool.to_owned(), ToolInput::Files(found))))
 }
 
-fn reply(event: Event, answer: Answer) -> Reply {
-    if event != Event::BeforeTool {
+fn reply(event: HookEvent, answer: HookAnswer) -> HookReply {
+    if event != HookEvent::BeforeTool {
         return match answer {
-            Answer::Note(text) | Answer::Context(text) | Answer::Deny { reason: text } => {
-                Reply::document(json!({"additionalContext": text}))
+            HookAnswer::Note(text)
+            | HookAnswer::Context(text)
+            | HookAnswer::Deny { reason: text } => {
+                HookReply::document(json!({"additionalContext": text}))
             }
-            Answer::Allow { .. } | Answer::Ask { .. } | Answer::Silent => Reply::silent(),
+            HookAnswer::Allow { .. } | HookAnswer::Ask { .. } | HookAnswer::Silent => {
+                HookReply::silent()
+            }
         };
     }
     let (decision, reason, modified) = match answer {
-        Answer::Allow { reason, updated_input } => ("allow", reason, updated_input),
-        Answer::Ask { reason, updated_input } => ("ask", reason, updated_input),
-        Answer::Deny { reason } => ("deny", reason, None),
-        Answer::Silent | Answer::Note(_) | Answer::Context(_) => return Reply::silent(),
+        HookAnswer::Allow { reason, updated_input } => ("allow", reason, updated_input),
+        HookAnswer::Ask { reason, updated_input } => ("ask", reason, updated_input),
+        HookAnswer::Deny { reason } => ("deny", reason, None),
+        HookAnswer::Silent | HookAnswer::Note(_) | HookAnswer::Context(_) => {
+            return HookReply::silent();
+        }
     };
     let mut document = json!({"permissionDecision": decision, "permissionDecisionReason": reason});
     if let (Some(modified), Some(document)) = (modified, document.as_object_mut()) {
         document.insert("modifiedArgs".to_owned(), Value::Object(modified));
     }
-    Reply::document(document)
+    HookReply::document(document)
 }
 
 fn home(user: &UserContext) -> PathBuf {
     user.path_variable(variables::COPILOT_HOME).unwrap_or_else(|| user.home.join(".copilot"))
 }
 
-fn files(user: &UserContext, scope: &Scope) -> Vec<Wired> {
-    // A file of a project is only obeyed where the user trusts the folder.
-    if *scope != Scope::User {
+fn files(user: &UserContext, scope: &InstallScope) -> Vec<WiredFile> {
+    // The client obeys a project's file only if the user trusts the folder.
+    if *scope != InstallScope::User {
         return Vec::new();
     }
     let line = guard::line(user, AGENT.name, &AGENT.abilities);
@@ -203,9 +213,9 @@ fn files(user: &UserContext, scope: &Scope) -> Vec<Wired> {
         agent: AGENT.name,
         text: format!("{hooks:#}\n"),
         mark: " hook copilot) ||",
-        calls: Calls::Json,
+        calls: ClashCall::Json,
     };
-    vec![Wired { file: home(user).join("hooks/clash.json"), edit: Box::new(edit) }]
+    vec![WiredFile { file: home(user).join("hooks/clash.json"), edit: Box::new(edit) }]
 }
 
 fn steers(user: &UserContext, project: &Path) -> Vec<PathBuf> {
@@ -214,8 +224,8 @@ fn steers(user: &UserContext, project: &Path) -> Vec<PathBuf> {
     std::iter::once(home(user)).chain(own).collect()
 }
 
-/// Settings of a project that switch every hook off; those of Claude Code count
-/// here too.
+/// A line about settings of a project that switch every hook off. The client also reads
+/// those of Claude Code.
 fn hostile(_: &UserContext, project: &Path) -> Option<String> {
     let started = attended::arguments(AGENT.abilities.program).unwrap_or_default();
     if hides_rules(&started) {
@@ -233,7 +243,7 @@ fn hostile(_: &UserContext, project: &Path) -> Option<String> {
     })
 }
 
-/// Whether the client was started with rules for commands.
+/// True if the client was started with rules for commands.
 fn hides_rules(args: &[String]) -> bool {
     let denies = |pair: &[String]| match pair {
         [option, value] => option == "--deny-tool" && value.contains("shell"),
@@ -304,11 +314,11 @@ mod tests {
 
     #[test]
     fn answers_are_in_the_client_s_words() {
-        let said = |answer| reply(Event::BeforeTool, answer).document.unwrap().to_string();
-        let deny = Answer::Deny { reason: "no".into() };
+        let said = |answer| reply(HookEvent::BeforeTool, answer).document.unwrap().to_string();
+        let deny = HookAnswer::Deny { reason: "no".into() };
         insta::assert_snapshot!(said(deny), @r#"{"permissionDecision":"deny","permissionDecisionReason":"no"}"#);
         let input = json!({"command": "x"}).as_object().cloned();
-        let allow = Answer::Allow { reason: "ok".into(), updated_input: input };
+        let allow = HookAnswer::Allow { reason: "ok".into(), updated_input: input };
         insta::assert_snapshot!(said(allow), @r#"{"modifiedArgs":{"command":"x"},"permissionDecision":"allow","permissionDecisionReason":"ok"}"#);
     }
 }

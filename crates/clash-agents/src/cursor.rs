@@ -1,14 +1,14 @@
-//! Cursor, the editor and `cursor-agent`, by contract: from its documentation, not
-//! from running it.
+//! Cursor, the editor and `cursor-agent`. The facts come from its documentation: clash was
+//! never run with this client.
 //!
-//! `hooks.json` has an event for commands, servers, reading and every other tool;
-//! `failClosed` makes a hook that fails a refusal, and so does the guard's status 2.
-//! A command is only judged by its event, so the model is told the line to run
-//! instead. Questions are not put to the user: what the client makes of them was
-//! not seen.
+//! `hooks.json` has an event for commands, for servers, for reading and for every other
+//! tool. With `failClosed` a failed hook is a refusal, and so is the guard's status 2. The
+//! event of a command can only judge it, so the hook tells the model the line to run
+//! instead. Clash asks the user nothing: the effect of a question in this client is
+//! unknown.
 //!
-//! Limits: a server's tool is not sent with the name of its server: policies know it as
-//! `mcp__cursor__TOOL`.
+//! Limits: the client does not send the name of a tool's server, so policies know the tool
+//! as `mcp__cursor__TOOL`.
 
 use std::path::{Path, PathBuf};
 
@@ -18,10 +18,10 @@ use serde_json::{Map, Value, json};
 
 use super::wiring::flat_hooks::FlatHooks;
 use super::wiring::guard;
-use super::wiring::{Scope, Wired};
+use super::wiring::{InstallScope, WiredFile};
 use super::{
-    Abilities, Agent, Answer, Asks, Confines, Event, Message, MessageError, Parsed, Reply, Wanted,
-    plugin,
+    Agent, AgentAbilities, AgentExtras, ConfinementMethod, HookAnswer, HookEvent, HookMessage,
+    HookReply, MessageError, ParsedMessage, QuestionSupport, ToolUseResult, plugin,
 };
 use crate::context::UserContext;
 use crate::tool_input::{self, CallContext, ToolError};
@@ -29,12 +29,12 @@ use crate::tool_input::{self, CallContext, ToolError};
 pub(crate) static AGENT: Agent = Agent {
     name: "cursor",
     title: "Cursor",
-    abilities: Abilities {
+    abilities: AgentAbilities {
         program: "cursor-agent",
-        // Versions are dates there.
+        // Its versions are dates.
         oldest: [0, 0, 0],
-        asks: Asks::No,
-        confines: Confines::Instruct,
+        asks: QuestionSupport::No,
+        confines: ConfinementMethod::Instruct,
         project: None,
         session: None,
         moves_files: false,
@@ -53,10 +53,11 @@ pub(crate) static AGENT: Agent = Agent {
     files,
     steers,
     hostile: |_, _| None,
+    extras: AgentExtras::NONE,
 };
 
 #[derive(Debug, Deserialize)]
-struct Sent {
+struct CursorMessage {
     hook_event_name: String,
     conversation_id: String,
     #[serde(default)]
@@ -69,7 +70,7 @@ struct Sent {
     file_path: String,
     #[serde(default)]
     tool_name: String,
-    /// A document, or one as text.
+    /// An object, or a text with an object.
     #[serde(default)]
     tool_input: Value,
     #[serde(default)]
@@ -79,8 +80,8 @@ struct Sent {
 static EVENTS: [&str; 4] =
     ["beforeShellExecution", "beforeMCPExecution", "beforeReadFile", "preToolUse"];
 
-fn parse(input: &[u8]) -> Parsed {
-    let sent: Sent = serde_json::from_slice(input)?;
+fn parse(input: &[u8]) -> ParsedMessage {
+    let sent: CursorMessage = serde_json::from_slice(input)?;
     let root = sent.workspace_roots.into_iter().next().unwrap_or_default();
     let cwd = if sent.cwd.is_empty() { root } else { sent.cwd };
     if cwd.is_empty() {
@@ -98,23 +99,23 @@ fn parse(input: &[u8]) -> Parsed {
             (format!("mcp__cursor__{}", sent.tool_name), object(sent.tool_input)?)
         }
         "preToolUse" if !sent.tool_name.is_empty() => match sent.tool_name.as_str() {
-            // These have events of their own, which judge them.
+            // Other events judge these tools.
             "Shell" | "Read" => (OTHERS.to_owned(), Map::new()),
             name if name.starts_with("MCP:") => (OTHERS.to_owned(), Map::new()),
             name => (name.to_owned(), object(sent.tool_input)?),
         },
         name if EVENTS.contains(&name) => return Err(MessageError::Missing("tool_name")),
-        other => return Err(MessageError::UnknownEvent(crate::agent::printable(other))),
+        other => return Err(MessageError::unknown_event(other)),
     };
-    let message = Message {
+    let message = HookMessage {
         session: sent.conversation_id,
         cwd,
         tool,
         input,
         call: sent.tool_use_id,
-        ..Message::default()
+        ..HookMessage::default()
     };
-    Ok((Event::BeforeTool, message))
+    Ok((HookEvent::BeforeTool, message))
 }
 
 /// A call that another event judges.
@@ -129,7 +130,7 @@ fn object(input: Value) -> Result<Map<String, Value>, MessageError> {
     }
 }
 
-fn call(message: &Message, context: &CallContext<'_>) -> Wanted {
+fn call(message: &HookMessage, context: &CallContext<'_>) -> ToolUseResult {
     let (tool, input) = (message.tool.as_str(), &message.input);
     match tool {
         OTHERS | "AskQuestion" => Ok(None),
@@ -149,26 +150,29 @@ fn call(message: &Message, context: &CallContext<'_>) -> Wanted {
     }
 }
 
-fn reply(_: Event, answer: Answer) -> Reply {
-    Reply::document(match answer {
-        Answer::Deny { reason } | Answer::Ask { reason, .. } => {
+fn reply(_: HookEvent, answer: HookAnswer) -> HookReply {
+    HookReply::document(match answer {
+        HookAnswer::Deny { reason } | HookAnswer::Ask { reason, .. } => {
             json!({"permission": "deny", "agent_message": reason, "user_message": reason})
         }
-        Answer::Allow { .. } | Answer::Silent | Answer::Note(_) | Answer::Context(_) => {
+        HookAnswer::Allow { .. }
+        | HookAnswer::Silent
+        | HookAnswer::Note(_)
+        | HookAnswer::Context(_) => {
             json!({"permission": "allow"})
         }
     })
 }
 
-fn files(user: &UserContext, scope: &Scope) -> Vec<Wired> {
+fn files(user: &UserContext, scope: &InstallScope) -> Vec<WiredFile> {
     let dir = match scope {
-        Scope::User => user.home.join(".cursor"),
-        Scope::Project(project) => project.join(".cursor"),
-        Scope::Managed => PathBuf::from("/etc/cursor"),
+        InstallScope::User => user.home.join(".cursor"),
+        InstallScope::Project(project) => project.join(".cursor"),
+        InstallScope::Managed => PathBuf::from("/etc/cursor"),
     };
     let line = guard::line(user, AGENT.name, &AGENT.abilities);
     let edit = FlatHooks { agent: AGENT.name, events: &EVENTS, line, timeout: 30 };
-    vec![Wired { file: dir.join("hooks.json"), edit: Box::new(edit) }]
+    vec![WiredFile { file: dir.join("hooks.json"), edit: Box::new(edit) }]
 }
 
 fn steers(user: &UserContext, project: &Path) -> Vec<PathBuf> {
@@ -179,7 +183,7 @@ fn steers(user: &UserContext, project: &Path) -> Vec<PathBuf> {
 mod tests {
     use super::*;
 
-    /// As its documentation has them.
+    /// Messages from its documentation.
     const DOCUMENTED: &str = include_str!("../tests/fixtures/cursor/documented.jsonl");
 
     fn wanted(line: &str) -> String {
@@ -217,11 +221,11 @@ mod tests {
     }
 
     #[test]
-    fn whatever_is_not_allowed_is_denied() {
-        let said = |answer| reply(Event::BeforeTool, answer).document.unwrap().to_string();
-        let ask = Answer::Ask { reason: "no".into(), updated_input: None };
+    fn every_answer_but_an_allow_is_a_deny() {
+        let said = |answer| reply(HookEvent::BeforeTool, answer).document.unwrap().to_string();
+        let ask = HookAnswer::Ask { reason: "no".into(), updated_input: None };
         insta::assert_snapshot!(said(ask), @r#"{"agent_message":"no","permission":"deny","user_message":"no"}"#);
-        let allow = Answer::Allow { reason: String::new(), updated_input: None };
+        let allow = HookAnswer::Allow { reason: String::new(), updated_input: None };
         insta::assert_snapshot!(said(allow), @r#"{"permission":"allow"}"#);
     }
 }

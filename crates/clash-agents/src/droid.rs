@@ -1,16 +1,19 @@
-//! Factory Droid: what its hooks send and what they understand.
+//! Factory Droid: its messages, its replies and its settings.
 //!
-//! Seen with version 0.215. Claude's words, with tools of its own; calls have no
-//! id, and a command that fails is not reported afterwards. It runs what it is
-//! told to ask about, so nothing is asked. A refusal is the exit status.
+//! Seen with version 0.215. It uses Claude Code's words, with tools of its own. Calls have
+//! no id, and it does not report a command that failed. It runs a tool after an `ask`, so
+//! clash never asks. A refusal is the exit status.
 
 use std::path::{Path, PathBuf};
 
-use super::claude_like::{self, Dialect};
+use super::claude_like::{self, ClaudeDialect};
 use super::wiring::guard;
-use super::wiring::hook_entries::{self, Form, Shape, Wiring};
-use super::wiring::{Scope, Wired};
-use super::{Abilities, Agent, Asks, Confines, Event, Message, Wanted, patch};
+use super::wiring::hook_entries::{self, CommandForm, HookEntries, HookFormat};
+use super::wiring::{InstallScope, WiredFile};
+use super::{
+    Agent, AgentAbilities, AgentExtras, ConfinementMethod, HookEvent, HookMessage, QuestionSupport,
+    ToolUseResult, patch,
+};
 use crate::context::UserContext;
 use crate::tool_input::{self, CallContext};
 use crate::variables;
@@ -18,11 +21,11 @@ use crate::variables;
 pub(crate) static AGENT: Agent = Agent {
     name: "droid",
     title: "Factory Droid",
-    abilities: Abilities {
+    abilities: AgentAbilities {
         program: "droid",
         oldest: [0, 200, 0],
-        asks: Asks::No,
-        confines: Confines::Rewrite,
+        asks: QuestionSupport::No,
+        confines: ConfinementMethod::Rewrite,
         project: Some(variables::FACTORY_PROJECT_DIR),
         session: None,
         moves_files: true,
@@ -36,21 +39,23 @@ pub(crate) static AGENT: Agent = Agent {
     files,
     steers,
     hostile,
+    extras: AgentExtras { command_rules: crate::own_rules::droid_rules, ..AgentExtras::NONE },
 };
 
-const EVENTS: &[(&str, Event, bool)] = &[
-    ("PreToolUse", Event::BeforeTool, true),
-    ("PostToolUse", Event::AfterTool, true),
-    ("SessionStart", Event::SessionStart, false),
-    ("SessionEnd", Event::SessionEnd, false),
+const EVENTS: &[(&str, HookEvent, bool)] = &[
+    ("PreToolUse", HookEvent::BeforeTool, true),
+    ("PostToolUse", HookEvent::AfterTool, true),
+    ("SessionStart", HookEvent::SessionStart, false),
+    ("SessionEnd", HookEvent::SessionEnd, false),
 ];
 
-const DIALECT: Dialect = Dialect { events: EVENTS, deny_by_document: false, system_message: true };
+const DIALECT: ClaudeDialect =
+    ClaudeDialect { events: EVENTS, deny_by_document: false, system_message: true };
 
-static SHAPE: Shape = Shape {
+static FORMAT: HookFormat = HookFormat {
     agent: "droid",
     events: EVENTS,
-    form: Form::Shell,
+    form: CommandForm::Shell,
     timeout: 30,
     members: &[],
     prefix: false,
@@ -59,7 +64,7 @@ static SHAPE: Shape = Shape {
     off_lists: &[],
 };
 
-fn call(message: &Message, context: &CallContext<'_>) -> Wanted {
+fn call(message: &HookMessage, context: &CallContext<'_>) -> ToolUseResult {
     if message.tool == "AskUser" {
         return Ok(None);
     }
@@ -81,15 +86,15 @@ pub(super) fn home(user: &UserContext) -> PathBuf {
         .join(".factory")
 }
 
-fn files(user: &UserContext, scope: &Scope) -> Vec<Wired> {
+fn files(user: &UserContext, scope: &InstallScope) -> Vec<WiredFile> {
     let file = match scope {
-        Scope::User => home(user).join("settings.json"),
-        Scope::Project(project) => project.join(".factory/settings.json"),
-        Scope::Managed => return Vec::new(),
+        InstallScope::User => home(user).join("settings.json"),
+        InstallScope::Project(project) => project.join(".factory/settings.json"),
+        InstallScope::Managed => return Vec::new(),
     };
     let hook_command = guard::line(user, AGENT.name, &AGENT.abilities);
-    let wiring = Wiring { shape: &SHAPE, hook_command, prefix: None };
-    vec![Wired { file, edit: Box::new(wiring) }]
+    let wiring = HookEntries { shape: &FORMAT, hook_command, prefix: None };
+    vec![WiredFile { file, edit: Box::new(wiring) }]
 }
 
 fn steers(user: &UserContext, project: &Path) -> Vec<PathBuf> {
@@ -98,7 +103,7 @@ fn steers(user: &UserContext, project: &Path) -> Vec<PathBuf> {
 
 fn hostile(user: &UserContext, project: &Path) -> Option<String> {
     let own = home(user).join("settings.json");
-    hook_entries::hostile(&project.join(".factory/settings.json"), &own, &SHAPE)
+    hook_entries::hostile(&project.join(".factory/settings.json"), &own, &FORMAT)
 }
 
 #[cfg(test)]

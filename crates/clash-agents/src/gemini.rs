@@ -1,9 +1,9 @@
-//! Gemini CLI: what its hooks send and what they understand.
+//! Gemini CLI: its messages, its replies and its settings.
 //!
-//! Seen with version 0.61. It has words of its own; Claude's are ignored, and the
-//! tool runs. A refusal is the exit status with a text. A question where nobody
-//! sits in front of it hangs for ever, so it is only put where somebody does.
-//! The rewritten input must be the whole one.
+//! Seen with version 0.61. It has words of its own, ignores Claude Code's and then runs the
+//! tool. A refusal is the exit status with a text. A question waits for ever if no user
+//! sits at the terminal, so clash asks only if one does. A rewritten input must be
+//! complete.
 
 use std::path::{Path, PathBuf};
 
@@ -12,10 +12,11 @@ use serde_json::{Map, Value, json};
 
 use super::claude_like::{self, texts};
 use super::wiring::guard;
-use super::wiring::hook_entries::{self, Form, Shape, Wiring};
-use super::wiring::{Scope, WholeFile, Wired};
+use super::wiring::hook_entries::{self, CommandForm, HookEntries, HookFormat};
+use super::wiring::{InstallScope, WholeFile, WiredFile};
 use super::{
-    Abilities, Agent, Answer, Asks, Confines, Event, Message, MessageError, Parsed, Reply, Wanted,
+    Agent, AgentAbilities, AgentExtras, ConfinementMethod, HookAnswer, HookEvent, HookMessage,
+    HookReply, MessageError, ParsedMessage, QuestionSupport, ToolUseResult,
 };
 use crate::context::UserContext;
 use crate::tool_input::{self, CallContext, ToolError};
@@ -24,11 +25,11 @@ use crate::variables;
 pub(crate) static AGENT: Agent = Agent {
     name: "gemini",
     title: "Gemini CLI",
-    abilities: Abilities {
+    abilities: AgentAbilities {
         program: "gemini",
         oldest: [0, 50, 0],
-        asks: Asks::Attended,
-        confines: Confines::Rewrite,
+        asks: QuestionSupport::Attended,
+        confines: ConfinementMethod::Rewrite,
         project: Some(variables::GEMINI_PROJECT_DIR),
         session: None,
         moves_files: true,
@@ -42,20 +43,26 @@ pub(crate) static AGENT: Agent = Agent {
     files,
     steers,
     hostile,
+    extras: AgentExtras {
+        command_rules: crate::own_rules::gemini_rules,
+        // The history is in the home, also where a variable moves the settings.
+        history: Some(|user| user.home.join(".gemini")),
+        ..AgentExtras::NONE
+    },
 };
 
-const EVENTS: &[(&str, Event, bool)] = &[
-    ("BeforeTool", Event::BeforeTool, false),
-    ("AfterTool", Event::AfterTool, false),
-    ("SessionStart", Event::SessionStart, false),
-    ("SessionEnd", Event::SessionEnd, false),
+const EVENTS: &[(&str, HookEvent, bool)] = &[
+    ("BeforeTool", HookEvent::BeforeTool, false),
+    ("AfterTool", HookEvent::AfterTool, false),
+    ("SessionStart", HookEvent::SessionStart, false),
+    ("SessionEnd", HookEvent::SessionEnd, false),
 ];
 
-/// Hooks are switched off by their name, too; the time is in milliseconds.
-static SHAPE: Shape = Shape {
+/// Settings can also switch a hook off by its name. The time is in milliseconds.
+static FORMAT: HookFormat = HookFormat {
     agent: "gemini",
     events: EVENTS,
-    form: Form::Shell,
+    form: CommandForm::Shell,
     timeout: 30_000,
     members: &[("name", "clash")],
     prefix: false,
@@ -65,7 +72,7 @@ static SHAPE: Shape = Shape {
 };
 
 #[derive(Debug, Deserialize)]
-struct Sent {
+struct GeminiMessage {
     session_id: String,
     hook_event_name: String,
     #[serde(default)]
@@ -77,53 +84,51 @@ struct Sent {
     #[serde(default)]
     tool_response: Value,
     #[serde(default)]
-    mcp_context: Option<Server>,
+    mcp_context: Option<GeminiServer>,
 }
 
-/// Whose tool it is.
+/// The server of a tool.
 #[derive(Debug, Deserialize)]
-struct Server {
+struct GeminiServer {
     server_name: String,
     tool_name: String,
 }
 
-fn parse(input: &[u8]) -> Parsed {
-    let sent: Sent = serde_json::from_slice(input)?;
+fn parse(input: &[u8]) -> ParsedMessage {
+    let sent: GeminiMessage = serde_json::from_slice(input)?;
     let known = EVENTS.iter().find(|(name, ..)| *name == sent.hook_event_name);
-    let (_, event, _) = known.ok_or_else(|| {
-        MessageError::UnknownEvent(crate::agent::printable(&sent.hook_event_name))
-    })?;
-    if *event == Event::BeforeTool && sent.tool_name.is_empty() {
+    let (_, event, _) = known.ok_or_else(|| MessageError::unknown_event(&sent.hook_event_name))?;
+    if *event == HookEvent::BeforeTool && sent.tool_name.is_empty() {
         return Err(MessageError::Missing("tool_name"));
     }
-    if *event == Event::BeforeTool && sent.cwd.is_empty() {
+    if *event == HookEvent::BeforeTool && sent.cwd.is_empty() {
         return Err(MessageError::Missing("cwd"));
     }
     let tool = match sent.mcp_context {
         Some(server) => format!("mcp__{}__{}", server.server_name, server.tool_name),
         None => sent.tool_name,
     };
-    let message = Message {
+    let message = HookMessage {
         session: sent.session_id,
         cwd: sent.cwd,
         tool,
         input: sent.tool_input,
         output: texts(&sent.tool_response),
-        ..Message::default()
+        ..HookMessage::default()
     };
     Ok((*event, message))
 }
 
-/// Tools that are themselves a question to the user and touch nothing.
-const PROMPTS: &[&str] = &["ask_user", "enter_plan_mode", "exit_plan_mode"];
+/// Tools that ask the user something and touch nothing.
+const QUESTION_TOOLS: &[&str] = &["ask_user", "enter_plan_mode", "exit_plan_mode"];
 
-fn call(message: &Message, context: &CallContext<'_>) -> Wanted {
-    if PROMPTS.contains(&message.tool.as_str()) {
+fn call(message: &HookMessage, context: &CallContext<'_>) -> ToolUseResult {
+    if QUESTION_TOOLS.contains(&message.tool.as_str()) {
         return Ok(None);
     }
     let text = |key: &str| message.input.get(key).and_then(Value::as_str);
     match message.tool.as_str() {
-        // The addresses stand somewhere in the prompt.
+        // The addresses are anywhere in the prompt.
         "web_fetch" if text("url").is_none() => {
             let hosts = tool_input::hosts_in("web_fetch", text("prompt").unwrap_or_default())?;
             if hosts.is_empty() {
@@ -140,7 +145,7 @@ fn call(message: &Message, context: &CallContext<'_>) -> Wanted {
     }
 }
 
-fn reply(event: Event, answer: Answer) -> Reply {
+fn reply(event: HookEvent, answer: HookAnswer) -> HookReply {
     let name = EVENTS.iter().find(|(_, known, _)| *known == event).map_or("", |(name, ..)| name);
     let decided = |decision: &str, reason: String, input: Option<Map<String, Value>>| {
         let mut document = json!({"decision": decision, "reason": reason});
@@ -148,35 +153,41 @@ fn reply(event: Event, answer: Answer) -> Reply {
             let output = json!({"hookEventName": name, "tool_input": input});
             document.insert("hookSpecificOutput".to_owned(), output);
         }
-        Reply::document(document)
+        HookReply::document(document)
     };
     let context = |text: String| {
-        Reply::document(
+        HookReply::document(
             json!({"hookSpecificOutput": {"hookEventName": name, "additionalContext": text}}),
         )
     };
     match (event, answer) {
-        (Event::BeforeTool, Answer::Allow { reason, updated_input }) => {
+        (HookEvent::BeforeTool, HookAnswer::Allow { reason, updated_input }) => {
             decided("allow", reason, updated_input)
         }
-        (Event::BeforeTool, Answer::Ask { reason, updated_input }) => {
+        (HookEvent::BeforeTool, HookAnswer::Ask { reason, updated_input }) => {
             decided("ask", reason, updated_input)
         }
-        (Event::BeforeTool, Answer::Deny { reason }) => Reply::blocked(reason),
-        (Event::AfterTool | Event::SessionStart, Answer::Context(text)) => context(text),
+        (HookEvent::BeforeTool, HookAnswer::Deny { reason }) => HookReply::blocked(reason),
+        (HookEvent::AfterTool | HookEvent::SessionStart, HookAnswer::Context(text)) => {
+            context(text)
+        }
         (
-            Event::AfterTool | Event::SessionStart,
-            Answer::Note(text) | Answer::Deny { reason: text },
-        ) => Reply::document(json!({
+            HookEvent::AfterTool | HookEvent::SessionStart,
+            HookAnswer::Note(text) | HookAnswer::Deny { reason: text },
+        ) => HookReply::document(json!({
             "systemMessage": text,
             "hookSpecificOutput": {"hookEventName": name, "additionalContext": text},
         })),
-        (_, Answer::Note(text) | Answer::Deny { reason: text }) => {
-            Reply::document(json!({"systemMessage": text}))
+        (_, HookAnswer::Note(text) | HookAnswer::Deny { reason: text }) => {
+            HookReply::document(json!({"systemMessage": text}))
         }
-        (_, Answer::Allow { .. } | Answer::Ask { .. } | Answer::Silent | Answer::Context(_)) => {
-            Reply::silent()
-        }
+        (
+            _,
+            HookAnswer::Allow { .. }
+            | HookAnswer::Ask { .. }
+            | HookAnswer::Silent
+            | HookAnswer::Context(_),
+        ) => HookReply::silent(),
     }
 }
 
@@ -186,20 +197,20 @@ pub(super) fn home(user: &UserContext) -> PathBuf {
         .join(".gemini")
 }
 
-fn files(user: &UserContext, scope: &Scope) -> Vec<Wired> {
+fn files(user: &UserContext, scope: &InstallScope) -> Vec<WiredFile> {
     let hook_command = guard::line(user, AGENT.name, &AGENT.abilities);
-    let wiring = Wiring { shape: &SHAPE, hook_command, prefix: None };
+    let wiring = HookEntries { shape: &FORMAT, hook_command, prefix: None };
     let file = match scope {
-        Scope::User => home(user).join("settings.json"),
-        Scope::Project(project) => project.join(".gemini/settings.json"),
-        Scope::Managed => {
+        InstallScope::User => home(user).join("settings.json"),
+        InstallScope::Project(project) => project.join(".gemini/settings.json"),
+        InstallScope::Managed => {
             let members = json!({"hooksConfig": {"enabled": true}});
             let edit = WholeFile::managed(&wiring, members);
             let file = PathBuf::from("/etc/gemini-cli/settings.json");
-            return vec![Wired { file, edit: Box::new(edit) }];
+            return vec![WiredFile { file, edit: Box::new(edit) }];
         }
     };
-    vec![Wired { file, edit: Box::new(wiring) }]
+    vec![WiredFile { file, edit: Box::new(wiring) }]
 }
 
 fn steers(user: &UserContext, project: &Path) -> Vec<PathBuf> {
@@ -208,7 +219,7 @@ fn steers(user: &UserContext, project: &Path) -> Vec<PathBuf> {
 
 fn hostile(user: &UserContext, project: &Path) -> Option<String> {
     let own = home(user).join("settings.json");
-    hook_entries::hostile(&project.join(".gemini/settings.json"), &own, &SHAPE)
+    hook_entries::hostile(&project.join(".gemini/settings.json"), &own, &FORMAT)
 }
 
 #[cfg(test)]
@@ -219,7 +230,7 @@ mod tests {
     const SHELL: &str = r#"{"session_id":"daef7586-f7c4","transcript_path":"/t","cwd":"/p","hook_event_name":"BeforeTool","timestamp":"2026-11-16T04:05:00.000Z","tool_name":"run_shell_command","tool_input":{"command":"ls","description":"d","dir_path":"sub"}}"#;
     const SERVER: &str = r#"{"session_id":"daef7586-f7c4","transcript_path":"/t","cwd":"/p","hook_event_name":"BeforeTool","timestamp":"2026-11-16T04:05:00.000Z","tool_name":"mcp_lab_shout","tool_input":{"text":"abc"},"mcp_context":{"server_name":"lab","tool_name":"shout","command":"python3","args":["x"]}}"#;
 
-    fn wanted(text: &str) -> Wanted {
+    fn wanted(text: &str) -> ToolUseResult {
         let (_, message) = parse(text.as_bytes()).unwrap();
         call(&message, &CallContext::imagined("/p"))
     }
@@ -254,10 +265,10 @@ mod tests {
     fn answers_are_in_its_own_words() {
         let (_, message) = parse(SHELL.as_bytes()).unwrap();
         let updated_input = claude_like::rewrite(&message, "wrapped");
-        let allow = Answer::Allow { reason: "r".into(), updated_input };
-        let said = reply(Event::BeforeTool, allow).document.unwrap().to_string();
+        let allow = HookAnswer::Allow { reason: "r".into(), updated_input };
+        let said = reply(HookEvent::BeforeTool, allow).document.unwrap().to_string();
         insta::assert_snapshot!(said, @r#"{"decision":"allow","hookSpecificOutput":{"hookEventName":"BeforeTool","tool_input":{"command":"wrapped","description":"d","dir_path":"sub"}},"reason":"r"}"#);
-        let deny = reply(Event::BeforeTool, Answer::Deny { reason: "no".into() });
-        assert_eq!(deny, Reply::blocked("no".into()));
+        let deny = reply(HookEvent::BeforeTool, HookAnswer::Deny { reason: "no".into() });
+        assert_eq!(deny, HookReply::blocked("no".into()));
     }
 }

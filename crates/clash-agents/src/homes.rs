@@ -1,5 +1,5 @@
-//! Where agents keep their own state: what the room of a whole agent has to let
-//! it write, and which of that steers it and stays as it is.
+//! Where agents keep their own state. `clash run` lets a whole agent write it, except the
+//! files in it that steer the agent.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -7,42 +7,42 @@ use std::path::{Path, PathBuf};
 use crate::context::UserContext;
 use crate::variables;
 
-/// An agent by the name of its program.
+/// The state of an agent, by the name of its program.
 #[derive(Debug)]
-pub struct Home {
+pub struct AgentHome {
     pub program: &'static str,
-    /// Below the home directory, or below what the variable names.
-    state: &'static [State],
+    /// Paths below the home directory, unless a variable names another path.
+    state: &'static [StateDir],
 }
 
 #[derive(Debug)]
-struct State {
+struct StateDir {
     path: &'static str,
-    /// Names the directory itself.
+    /// The variable that names this directory.
     variable: Option<&'static str>,
-    /// What steers the agent, below it.
+    /// The files and directories in it that steer the agent.
     settings: &'static [&'static str],
     file: bool,
 }
 
-const fn at(path: &'static str, settings: &'static [&'static str]) -> State {
-    State { path, variable: None, settings, file: false }
+const fn at(path: &'static str, settings: &'static [&'static str]) -> StateDir {
+    StateDir { path, variable: None, settings, file: false }
 }
 
 const fn moved(
     path: &'static str,
     variable: &'static str,
     settings: &'static [&'static str],
-) -> State {
-    State { path, variable: Some(variable), settings, file: false }
+) -> StateDir {
+    StateDir { path, variable: Some(variable), settings, file: false }
 }
 
-const fn file(path: &'static str) -> State {
-    State { path, variable: None, settings: &[], file: true }
+const fn file(path: &'static str) -> StateDir {
+    StateDir { path, variable: None, settings: &[], file: true }
 }
 
-const fn home(program: &'static str, state: &'static [State]) -> Home {
-    Home { program, state }
+const fn home(program: &'static str, state: &'static [StateDir]) -> AgentHome {
+    AgentHome { program, state }
 }
 
 const OPENCODE: &[&str] = &[
@@ -63,7 +63,7 @@ const OPENCODE: &[&str] = &[
 const GEMINI: &[&str] =
     &["agents", "commands", "extensions", "hooks", "policies", "settings.json", "skills"];
 
-const HOMES: &[Home] = &[
+const HOMES: &[AgentHome] = &[
     home("aider", &[at(".aider", &[])]),
     home("amp", &[at(".config/amp", &["settings.json"]), at(".local/share/amp", &[])]),
     home("auggie", &[at(".augment", &["settings.json"])]),
@@ -133,31 +133,31 @@ const HOMES: &[Home] = &[
     home("qwen", &[at(".qwen", GEMINI)]),
 ];
 
-/// What is known of an agent, by the program that was called.
-pub fn of(program: &OsStr) -> Option<&'static Home> {
+/// The state of the agent with this program.
+pub fn of(program: &OsStr) -> Option<&'static AgentHome> {
     let name = Path::new(program).file_name()?;
     HOMES.iter().find(|home| name == home.program)
 }
 
-impl Home {
-    pub fn places(&self, user: &UserContext) -> Vec<Place> {
-        let place = |state: &State| {
+impl AgentHome {
+    pub fn places(&self, user: &UserContext) -> Vec<StatePlace> {
+        let place = |state: &StateDir| {
             let moved = state.variable.and_then(|name| user.path_variable(name));
             let path = moved.unwrap_or_else(|| user.home.join(state.path));
             let settings = state.settings.iter().map(|name| path.join(name)).collect();
-            Place { path, settings, file: state.file }
+            StatePlace { path, settings, file: state.file }
         };
         self.state.iter().map(place).collect()
     }
 }
 
-/// A place of an agent's state on this machine.
+/// A file or directory of an agent's state on this machine.
 #[derive(Debug)]
-pub struct Place {
+pub struct StatePlace {
     pub path: PathBuf,
-    /// What of it steers the agent.
+    /// The paths in it that steer the agent.
     pub settings: Vec<PathBuf>,
-    /// A single file, and not a directory.
+    /// True if it is a file and not a directory.
     pub file: bool,
 }
 

@@ -13,7 +13,7 @@
 mod agent;
 mod amazon_q;
 pub mod attended;
-pub mod claude;
+mod claude;
 mod claude_like;
 mod cline;
 mod codex;
@@ -23,6 +23,7 @@ mod cursor;
 mod droid;
 mod gemini;
 pub mod homes;
+mod message;
 mod opencode;
 pub mod own_rules;
 mod patch;
@@ -32,15 +33,21 @@ mod plugin;
 mod properties;
 mod qwen;
 mod shell_quoted;
+mod shell_wrapper;
 pub mod tool_input;
 pub mod url;
 pub mod variables;
 pub mod wiring;
 
 pub use agent::{
-    AGENTS, Abilities, Agent, Answer, Asks, Confines, Event, Message, MessageError, Parsed,
-    Problem, Reply, Sample, Wanted, named, run_by, steering_paths,
+    AGENTS, Agent, AgentAbilities, AgentExtras, ConfinementMethod, DEFAULT_AGENT, QuestionSupport,
+    ToolUseResult, WiringProblem, named, run_by, settings_for_policies, steering_paths,
+    with_shell_wrapper,
 };
 pub use context::{AGENTS_SHELL, SHELL_LAUNCHER, UserContext};
+pub use message::{
+    HookAnswer, HookEvent, HookMessage, HookReply, MessageError, ParsedMessage, SampleCall,
+};
 pub use shell_quoted::shell_quoted;
+pub use shell_wrapper::{ShellWrapper, WrappedCommand};
 pub use tool_input::{CallContext, PathLookupError, RealPaths, ToolError};

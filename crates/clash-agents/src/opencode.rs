@@ -1,15 +1,14 @@
-//! OpenCode, and Kilo, which is made from it: a plugin judges every tool call, and
-//! every command goes through clash because clash is the shell they are set to.
+//! OpenCode, and Kilo, which is made from it. A plugin judges every tool call, and every
+//! command goes through clash because clash is the shell they are set to.
 //!
-//! Seen with OpenCode 1.18.33 and Kilo 7.7.7. A plugin that does not load is left
-//! out without a word; the shell then runs nothing, because no hook has told of
-//! the session. A shell that does not exist is replaced by another without a
-//! word; the plugin then cannot reach clash either, and refuses. The command
-//! itself is left as it is, so the client's own `permission` rules see it.
+//! Seen with OpenCode 1.18.33 and Kilo 7.7.7. The client skips a plugin that does not load,
+//! without a message; the shell then runs nothing, because no hook has reported the
+//! session. The client replaces a shell that does not exist, without a message; the plugin
+//! then cannot reach clash either, and refuses. The command stays as it is, so the client's
+//! own `permission` rules see it.
 //!
-//! Limits: a plugin that a project brings runs inside the client, where nothing
-//! confines it; `clash run` does. The client cannot put a question of clash to the
-//! user.
+//! Limits: a plugin of a project runs inside the client, where only `clash run` confines
+//! it. The client cannot put a question of clash to the user.
 
 use std::path::{Path, PathBuf};
 
@@ -17,8 +16,11 @@ use serde_json::Value;
 
 use super::wiring::json_edit::JsonSyntax;
 use super::wiring::one_key::OneKey;
-use super::wiring::{Calls, Scope, WholeFile, Wired};
-use super::{Abilities, Agent, Asks, Confines, Message, Wanted, claude_like, patch, plugin};
+use super::wiring::{ClashCall, InstallScope, WholeFile, WiredFile};
+use super::{
+    Agent, AgentAbilities, AgentExtras, ConfinementMethod, HookMessage, QuestionSupport,
+    ToolUseResult, claude_like, patch, plugin,
+};
 use crate::context::UserContext;
 use crate::tool_input::{CallContext, ToolError};
 use crate::variables;
@@ -26,50 +28,60 @@ use crate::variables;
 pub(crate) static OPENCODE: Agent = Agent {
     name: "opencode",
     title: "OpenCode",
-    abilities: Abilities { program: "opencode", oldest: [1, 18, 0], ..ABILITIES },
+    abilities: AgentAbilities { program: "opencode", oldest: [1, 18, 0], ..ABILITIES },
     parse: plugin::parse,
     sample: plugin::sample,
     call,
     rewrite: claude_like::rewrite,
     reply: plugin::reply,
-    files: |user, scope| files(user, scope, &Names { agent: "opencode", plugins: "plugins" }),
+    files: |user, scope| {
+        files(user, scope, &OpencodeNames { agent: "opencode", plugins: "plugins" })
+    },
     steers: |user, project| steers(user, project, "opencode"),
     hostile: |_, project| hostile(project, "opencode"),
+    extras: AgentExtras {
+        history: Some(|user| {
+            let data = user.path_variable(variables::XDG_DATA_HOME);
+            data.unwrap_or_else(|| user.home.join(".local/share")).join("opencode")
+        }),
+        ..AgentExtras::NONE
+    },
 };
 
 pub(crate) static KILO: Agent = Agent {
     name: "kilo",
     title: "Kilo",
-    abilities: Abilities { program: "kilo", oldest: [7, 7, 0], ..ABILITIES },
+    abilities: AgentAbilities { program: "kilo", oldest: [7, 7, 0], ..ABILITIES },
     parse: plugin::parse,
     sample: plugin::sample,
     call,
     rewrite: claude_like::rewrite,
     reply: plugin::reply,
-    files: |user, scope| files(user, scope, &Names { agent: "kilo", plugins: "plugin" }),
+    files: |user, scope| files(user, scope, &OpencodeNames { agent: "kilo", plugins: "plugin" }),
     steers: |user, project| steers(user, project, "kilo"),
     hostile: |_, project| hostile(project, "kilo"),
+    extras: AgentExtras::NONE,
 };
 
-const ABILITIES: Abilities = Abilities {
+const ABILITIES: AgentAbilities = AgentAbilities {
     program: "",
     oldest: [0, 0, 0],
-    asks: Asks::No,
-    confines: Confines::Shell,
+    asks: QuestionSupport::No,
+    confines: ConfinementMethod::Shell,
     project: Some(plugin::PROJECT),
     session: Some(variables::CLASH_SESSION),
     moves_files: true,
     openings: plugin::OPENINGS,
 };
 
-/// Where the two differ.
-struct Names {
+/// The names that differ between the two clients.
+struct OpencodeNames {
     agent: &'static str,
     plugins: &'static str,
 }
 
-/// Tools of the client that touch nothing but the client.
-const INWARD: &[(&str, &str)] = &[
+/// Tools that touch nothing but the client, with their names in policies.
+const INTERNAL_TOOLS: &[(&str, &str)] = &[
     ("batch", "Task"),
     ("invalid", "ToolSearch"),
     ("plan_enter", "TodoWrite"),
@@ -82,7 +94,7 @@ const INWARD: &[(&str, &str)] = &[
 
 const FILES: &[&str] = &["edit", "glob", "grep", "list", "multiedit", "read", "write"];
 
-fn call(message: &Message, context: &CallContext<'_>) -> Wanted {
+fn call(message: &HookMessage, context: &CallContext<'_>) -> ToolUseResult {
     let (tool, input) = (message.tool.as_str(), &message.input);
     let fields = |name: &str| plugin::fields(name, input, context);
     match tool {
@@ -93,7 +105,7 @@ fn call(message: &Message, context: &CallContext<'_>) -> Wanted {
             None => Err(ToolError::Field { tool: tool.to_owned(), field: "patchText" }),
         },
         "webfetch" | "websearch" => plugin::read(tool, input, &[], context),
-        // It starts commands past the shell that clash is.
+        // It starts commands without the shell, and so without clash.
         "background_process" => match input.get("command") {
             Some(_) => Err(ToolError::Elsewhere { tool: tool.to_owned(), instead: "bash" }),
             None => fields("BashOutput"),
@@ -101,9 +113,9 @@ fn call(message: &Message, context: &CallContext<'_>) -> Wanted {
         _ if FILES.contains(&tool) => {
             plugin::read(tool, input, &[("filePath", "file_path")], context)
         }
-        _ => match INWARD.iter().find(|(known, _)| *known == tool) {
+        _ => match INTERNAL_TOOLS.iter().find(|(known, _)| *known == tool) {
             Some((_, name)) => fields(name),
-            // A server's tool, or one nobody knows yet.
+            // A server's tool, or a tool that clash does not know yet.
             None => fields(&match tool.split_once('_') {
                 Some((server, name)) => format!("mcp__{server}__{name}"),
                 None => tool.to_owned(),
@@ -118,11 +130,11 @@ fn config(user: &UserContext, agent: &str) -> PathBuf {
     base.join(agent)
 }
 
-fn files(user: &UserContext, scope: &Scope, names: &Names) -> Vec<Wired> {
-    if *scope != Scope::User {
+fn files(user: &UserContext, scope: &InstallScope, names: &OpencodeNames) -> Vec<WiredFile> {
+    if *scope != InstallScope::User {
         return Vec::new();
     }
-    let Names { agent, plugins } = *names;
+    let OpencodeNames { agent, plugins } = *names;
     let config = config(user, agent);
     let text = plugin::written(include_str!("opencode/clash.js"), user, agent);
     let with_comments = config.join(format!("{agent}.jsonc"));
@@ -137,11 +149,11 @@ fn files(user: &UserContext, scope: &Scope, names: &Names) -> Vec<Wired> {
         syntax: JsonSyntax::Jsonc,
     };
     vec![
-        Wired {
+        WiredFile {
             file: config.join(plugins).join("clash.js"),
-            edit: Box::new(WholeFile { agent, text, mark: plugin::MARK, calls: Calls::Plugin }),
+            edit: Box::new(WholeFile { agent, text, mark: plugin::MARK, calls: ClashCall::Plugin }),
         },
-        Wired { file: settings, edit: Box::new(shell) },
+        WiredFile { file: settings, edit: Box::new(shell) },
     ]
 }
 
@@ -154,14 +166,15 @@ fn steers(user: &UserContext, project: &Path, agent: &str) -> Vec<PathBuf> {
     ]
 }
 
-/// A project that sets the shell means to run commands past clash.
+/// A line about a project's settings that name another shell: its commands would not go
+/// through clash.
 fn hostile(project: &Path, agent: &str) -> Option<String> {
     let names = ["json", "jsonc"].map(|ending| format!("{agent}.{ending}"));
     let dirs = [project.to_path_buf(), project.join(format!(".{agent}"))];
     let files = dirs.iter().flat_map(|dir| names.iter().map(|name| dir.join(name)));
     files.into_iter().find_map(|file| {
-        // What the client reads it for is more than JSON: looked at as text, so
-        // that nothing written in another way is missed.
+        // The client accepts more than JSON. A search in the text also finds the setting in
+        // a form that clash cannot parse.
         let text = std::fs::read_to_string(&file).ok()?;
         text.contains("\"shell\"").then(|| format!("{}: sets the shell", file.display()))
     })
@@ -170,14 +183,14 @@ fn hostile(project: &Path, agent: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Event;
+    use crate::HookEvent;
 
     const RECORDED: &str = include_str!("../tests/fixtures/opencode/calls.jsonl");
 
     fn wanted(tool: &str, input: Value) -> String {
         let context = CallContext::imagined("/work/app");
         let input = input.as_object().unwrap().clone();
-        let message = Message { tool: tool.to_owned(), input, ..Message::default() };
+        let message = HookMessage { tool: tool.to_owned(), input, ..HookMessage::default() };
         call(&message, &context).map_or_else(|error| format!("error: {error}"), crate::agent::shown)
     }
 
@@ -186,7 +199,7 @@ mod tests {
         let context = CallContext::imagined("/work/app");
         for line in RECORDED.lines() {
             let (event, message) = plugin::parse(line.as_bytes()).unwrap();
-            assert_eq!(event, Event::BeforeTool);
+            assert_eq!(event, HookEvent::BeforeTool);
             assert!(call(&message, &context).unwrap().is_some(), "{line}");
         }
     }

@@ -1,15 +1,13 @@
-//! The client's own rules about commands, where wrapping would hide the command
-//! from them.
+//! The client's own rules about commands, which a rewritten command would escape.
 //!
-//! A client that is made to run `clash exec …` matches its rules against that
-//! text, so what its user forbade there would run. Here the rules are read before
-//! the command is wrapped: Codex's `*.rules`, Gemini's excluded tools and policy
-//! files, Droid's lists of commands. Claude Code sees the original and needs none
-//! of this.
+//! A client that runs `clash exec …` matches its rules against that text, and would run a
+//! command that its user has forbidden. So the hook reads the rules before it rewrites the
+//! command: Codex's `*.rules`, Gemini's excluded tools and policy files, Droid's lists of
+//! commands. Claude Code sees the original command and needs none of this.
 //!
-//! Limits: only what forbids or asks about words a command begins with. Regular
-//! expressions and rules that have to be evaluated are not read; the document
-//! about agents says so.
+//! Limits: clash reads only rules that forbid or ask, and only about the first words of a
+//! command. It does not read regular expressions or rules that need evaluation;
+//! `docs/agents.md` says so.
 
 use std::path::{Path, PathBuf};
 
@@ -22,38 +20,34 @@ use toml::de::{DeTable, DeValue};
 use super::{Agent, codex, droid, gemini};
 use crate::context::UserContext;
 
-/// Words a command begins with, each with its alternatives, and what holds then.
-struct Rule {
+/// A rule about commands that begin with these words. Each word has its alternatives.
+#[derive(Debug)]
+pub(crate) struct ClientRule {
     words: Vec<Vec<String>>,
     effect: Effect,
     file: PathBuf,
 }
 
-/// The strictest of the client's own rules about a script, and where it stands.
+/// The strictest of the client's own rules that matches a script, and its file.
 pub fn strictest(
     agent: &Agent,
     user: &UserContext,
     project: &Path,
     script: &str,
 ) -> Option<(Effect, String)> {
-    let rules = match agent.name {
-        "codex" => codex_rules(user, project),
-        "gemini" => gemini_rules(user, project),
-        "droid" => droid_rules(user, project),
-        _ => Vec::new(),
-    };
+    let rules = (agent.extras.command_rules)(user, project);
     if rules.is_empty() {
         return None;
     }
     let commands = clash_shell::find_commands(script);
-    let hit = |rule: &&Rule| commands.iter().any(|command| rule.begins(&command.words));
+    let hit = |rule: &&ClientRule| commands.iter().any(|command| rule.begins(&command.words));
     let rule = rules.iter().filter(hit).max_by_key(|rule| rule.effect)?;
     let said: Vec<String> = rule.words.iter().map(|any| any.join("|")).collect();
     Some((rule.effect, format!("`{}` in {}", said.join(" "), rule.file.display())))
 }
 
-impl Rule {
-    /// A word that is not known may be any.
+impl ClientRule {
+    /// An unknown word can be any word.
     fn begins(&self, words: &[ShellWord]) -> bool {
         self.words.len() <= words.len()
             && self.words.iter().zip(words).enumerate().all(|(at, (any, word))| {
@@ -74,7 +68,7 @@ impl Rule {
     }
 }
 
-/// The files of a directory with this ending, and their texts.
+/// The files of a directory with this extension, and their texts.
 fn texts(dir: &Path, ending: &str) -> Vec<(PathBuf, String)> {
     let entries = std::fs::read_dir(dir).into_iter().flatten().filter_map(Result::ok);
     let mut files: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
@@ -85,7 +79,7 @@ fn texts(dir: &Path, ending: &str) -> Vec<(PathBuf, String)> {
 }
 
 /// `prefix_rule(pattern = ["git", ["push", "fetch"]], decision = "forbidden")`
-fn codex_rules(user: &UserContext, project: &Path) -> Vec<Rule> {
+pub(crate) fn codex_rules(user: &UserContext, project: &Path) -> Vec<ClientRule> {
     let dirs = [codex::home(user), project.join(".codex"), PathBuf::from("/etc/codex")];
     let mut rules = Vec::new();
     for (path, text) in dirs.iter().flat_map(|dir| texts(&dir.join("rules"), "rules")) {
@@ -109,7 +103,7 @@ fn codex_rules(user: &UserContext, project: &Path) -> Vec<Rule> {
                 _ => continue,
             };
             if let Some(words) = named("pattern").as_ref().and_then(pattern) {
-                rules.push(Rule { words, effect, file: path.clone() });
+                rules.push(ClientRule { words, effect, file: path.clone() });
             }
         }
     }
@@ -133,9 +127,8 @@ fn pattern(value: &LiteralValue) -> Option<Vec<Vec<String>>> {
     (!words.is_empty()).then_some(words)
 }
 
-/// `tools.exclude: ["run_shell_command(rm)"]`, and policy files with
-/// `commandPrefix`.
-fn gemini_rules(user: &UserContext, project: &Path) -> Vec<Rule> {
+/// `tools.exclude: ["run_shell_command(rm)"]`, and policy files with `commandPrefix`.
+pub(crate) fn gemini_rules(user: &UserContext, project: &Path) -> Vec<ClientRule> {
     let dirs = [gemini::home(user), project.join(".gemini"), PathBuf::from("/etc/gemini-cli")];
     let mut rules = Vec::new();
     for dir in &dirs {
@@ -148,7 +141,7 @@ fn gemini_rules(user: &UserContext, project: &Path) -> Vec<Rule> {
                     text.strip_prefix("run_shell_command(").or(text.strip_prefix("ShellTool("));
                 rest?.strip_suffix(')')
             });
-            rules.extend(inner.and_then(|text| Rule::of(text, Effect::Deny, &file)));
+            rules.extend(inner.and_then(|text| ClientRule::of(text, Effect::Deny, &file)));
         }
         for (file, text) in texts(&dir.join("policies"), "toml") {
             rules.extend(gemini_policy(&file, &text));
@@ -157,7 +150,7 @@ fn gemini_rules(user: &UserContext, project: &Path) -> Vec<Rule> {
     rules
 }
 
-fn gemini_policy(file: &Path, text: &str) -> Vec<Rule> {
+fn gemini_policy(file: &Path, text: &str) -> Vec<ClientRule> {
     let Ok(table) = DeTable::parse(text) else { return Vec::new() };
     let Some(DeValue::Array(found)) = table.get_ref().get("rule").map(|rule| rule.get_ref()) else {
         return Vec::new();
@@ -184,13 +177,13 @@ fn gemini_policy(file: &Path, text: &str) -> Vec<Rule> {
             _ => continue,
         };
         let prefixes = text("commandPrefix").unwrap_or_default();
-        rules.extend(prefixes.iter().filter_map(|prefix| Rule::of(prefix, effect, file)));
+        rules.extend(prefixes.iter().filter_map(|prefix| ClientRule::of(prefix, effect, file)));
     }
     rules
 }
 
-/// What Droid never runs, and what it always asks about.
-fn droid_rules(user: &UserContext, project: &Path) -> Vec<Rule> {
+/// The commands that Droid never runs, and those it always asks about.
+pub(crate) fn droid_rules(user: &UserContext, project: &Path) -> Vec<ClientRule> {
     let mut rules = Vec::new();
     for dir in [droid::home(user), project.join(".factory")] {
         let file = dir.join("settings.json");
@@ -198,13 +191,15 @@ fn droid_rules(user: &UserContext, project: &Path) -> Vec<Rule> {
         for (key, effect) in [("commandBlocklist", Effect::Deny), ("commandDenylist", Effect::Ask)]
         {
             let entries = settings.get(key).and_then(Value::as_array).into_iter().flatten();
-            rules.extend(entries.filter_map(|entry| Rule::of(entry.as_str()?, effect, &file)));
+            rules
+                .extend(entries.filter_map(|entry| ClientRule::of(entry.as_str()?, effect, &file)));
         }
     }
     rules
 }
 
-/// A settings file, or nothing: what the client cannot read it does not obey.
+/// A settings file. A client does not obey a file it cannot read, so such a file is empty
+/// here.
 fn settings(file: &Path) -> Value {
     let text = std::fs::read_to_string(file).unwrap_or_default();
     serde_json::from_str(&super::wiring::json_edit::blanked(&text)).unwrap_or_default()
@@ -214,11 +209,11 @@ fn settings(file: &Path) -> Value {
 mod tests {
     use super::*;
 
-    fn rule(text: &str) -> Rule {
-        Rule::of(text, Effect::Deny, Path::new("/f")).unwrap()
+    fn rule(text: &str) -> ClientRule {
+        ClientRule::of(text, Effect::Deny, Path::new("/f")).unwrap()
     }
 
-    fn hits(rule: &Rule, script: &str) -> bool {
+    fn hits(rule: &ClientRule, script: &str) -> bool {
         clash_shell::find_commands(script).iter().any(|command| rule.begins(&command.words))
     }
 
@@ -230,7 +225,7 @@ mod tests {
         assert!(hits(&push, "git $X"));
         assert!(!hits(&push, "git pull"));
         assert!(!hits(&push, "echo git push"));
-        assert!(Rule::of("*", Effect::Deny, Path::new("/f")).is_none());
+        assert!(ClientRule::of("*", Effect::Deny, Path::new("/f")).is_none());
     }
 
     #[test]

@@ -1,9 +1,9 @@
-//! The files a patch in the `*** Begin Patch` format touches.
+//! The files of a patch in the `*** Begin Patch` format.
 //!
-//! Several clients apply such a patch inside their own process, where no sandbox
-//! sees it: each of its paths is judged instead. Whatever could be a header
-//! counts as one, also where the client would take it for a line of a file: too
-//! many paths only make the answer stricter. A patch without any is an error.
+//! Several clients apply such a patch inside their own process, where no sandbox confines
+//! it. So the hook judges each of its paths. Every line that can be a header counts as one,
+//! also if the client takes it for a line of a file: more paths only make the answer
+//! stricter. A patch without a path is an error.
 
 use clash_policy::{FileCaps, ToolInput};
 
@@ -22,7 +22,7 @@ pub(super) fn is_patch(text: &str) -> bool {
     text.contains(BEGIN)
 }
 
-/// What the patch works on, under the name policies have for edits.
+/// The files of the patch, as the tool `Edit` of policies.
 pub(super) fn touched(
     tool: &str,
     patch: &str,
@@ -35,7 +35,7 @@ pub(super) fn touched(
             let Some(path) = line.strip_prefix(header).map(str::trim) else { continue };
             files.push(file_use(tool, path, needs, context)?);
             if header == "*** Move to:" {
-                // The file is gone from where it was.
+                // A move deletes the old file.
                 files.extend(updated.take());
             } else {
                 updated = Some(file_use(tool, path, FileCaps::DELETE, context)?);
@@ -48,10 +48,9 @@ pub(super) fn touched(
     Ok(("Edit".to_owned(), ToolInput::Files(files)))
 }
 
-/// The patch and the directory of a shell line that is nothing but
-/// `apply_patch <<'WORD'`, perhaps behind a `cd`: some clients take that for a
-/// call of their own tool and run no shell. Only the quoted form, in which a
-/// shell would expand nothing either.
+/// The directory and the patch of a shell line that is nothing but `apply_patch <<'WORD'`,
+/// or that after a `cd`. Some clients carry out such a line themselves and run no shell.
+/// Only the quoted form counts, in which a shell would expand nothing either.
 pub(super) fn in_shell(script: &str) -> Option<(Option<&str>, &str)> {
     let (first, rest) = script.trim().split_once('\n')?;
     let (dir, call) = match first.strip_prefix("cd ") {

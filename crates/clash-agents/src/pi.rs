@@ -1,16 +1,19 @@
 //! pi: an extension judges every tool call and puts clash in front of commands.
 //!
-//! Seen with pi 0.73.1. It fails closed: an extension that throws blocks the call,
-//! and one that does not load ends the run. A question goes to the user where pi
-//! has a screen, and is a no elsewhere.
+//! Seen with pi 0.73.1. It fails closed: it blocks a call if an extension throws, and ends
+//! if one does not load. It asks the user where it has a screen; elsewhere a question is a
+//! no.
 //!
-//! Limits: `!command`, which the user types, is the user's own. `--no-extensions`
-//! leaves clash out.
+//! Limits: clash does not see `!command`, which the user types. `--no-extensions` leaves
+//! clash out.
 
 use std::path::{Path, PathBuf};
 
-use super::wiring::{Calls, Scope, WholeFile, Wired};
-use super::{Abilities, Agent, Asks, Confines, Message, Wanted, claude_like, plugin};
+use super::wiring::{ClashCall, InstallScope, WholeFile, WiredFile};
+use super::{
+    Agent, AgentAbilities, AgentExtras, ConfinementMethod, HookMessage, QuestionSupport,
+    ToolUseResult, claude_like, plugin,
+};
 use crate::context::UserContext;
 use crate::tool_input::CallContext;
 use crate::variables;
@@ -18,11 +21,11 @@ use crate::variables;
 pub(crate) static AGENT: Agent = Agent {
     name: "pi",
     title: "pi",
-    abilities: Abilities {
+    abilities: AgentAbilities {
         program: "pi",
         oldest: [0, 73, 0],
-        asks: Asks::Yes,
-        confines: Confines::Rewrite,
+        asks: QuestionSupport::Yes,
+        confines: ConfinementMethod::Rewrite,
         project: Some(plugin::PROJECT),
         session: None,
         moves_files: true,
@@ -36,9 +39,10 @@ pub(crate) static AGENT: Agent = Agent {
     files,
     steers,
     hostile: |_, _| None,
+    extras: AgentExtras::NONE,
 };
 
-fn call(message: &Message, context: &CallContext<'_>) -> Wanted {
+fn call(message: &HookMessage, context: &CallContext<'_>) -> ToolUseResult {
     let (tool, input) = (message.tool.as_str(), &message.input);
     match tool {
         "bash" => plugin::read("Bash", input, &[], context),
@@ -47,24 +51,24 @@ fn call(message: &Message, context: &CallContext<'_>) -> Wanted {
             let renamed: &[_] = if tool == "grep" { &[] } else { &[("path", "file_path")] };
             plugin::read(tool, input, renamed, context)
         }
-        // Of other extensions: whatever has a command runs it.
+        // A tool of another extension. A tool with a command runs it.
         _ => plugin::read(tool, input, &[], context),
     }
 }
 
-/// `PI_CODING_AGENT_DIR` moves it.
+/// The directory of the client's settings.
 fn home(user: &UserContext) -> PathBuf {
     user.path_variable(variables::PI_CODING_AGENT_DIR)
         .unwrap_or_else(|| user.home.join(".pi/agent"))
 }
 
-fn files(user: &UserContext, scope: &Scope) -> Vec<Wired> {
-    if *scope != Scope::User {
+fn files(user: &UserContext, scope: &InstallScope) -> Vec<WiredFile> {
+    if *scope != InstallScope::User {
         return Vec::new();
     }
     let text = plugin::written(include_str!("pi/clash.js"), user, AGENT.name);
-    let edit = WholeFile { agent: AGENT.name, text, mark: plugin::MARK, calls: Calls::Plugin };
-    vec![Wired { file: home(user).join("extensions/clash.ts"), edit: Box::new(edit) }]
+    let edit = WholeFile { agent: AGENT.name, text, mark: plugin::MARK, calls: ClashCall::Plugin };
+    vec![WiredFile { file: home(user).join("extensions/clash.ts"), edit: Box::new(edit) }]
 }
 
 fn steers(user: &UserContext, project: &Path) -> Vec<PathBuf> {

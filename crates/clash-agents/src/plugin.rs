@@ -1,37 +1,39 @@
-//! The words between clash and the plugins it writes for agents that take code
-//! instead of commands: OpenCode, Kilo, pi.
+//! The words between clash and the plugins it writes, for clients that take code instead of
+//! commands: OpenCode, Kilo, pi.
 //!
-//! A plugin sends `{"event", "session", "cwd", "tool", "input", "call"}` and lets
-//! the tool run only for `{"decision": "allow"}`; with an `input` in it, that
-//! takes the place of the tool's. Whatever else comes back, or nothing within
-//! twenty seconds, is a refusal: the plugin's own code says so.
+//! A plugin sends `{"event", "session", "cwd", "tool", "input", "call"}`. It lets the tool
+//! run only after `{"decision": "allow"}`; an `input` in the answer replaces the tool's.
+//! The plugin refuses after any other answer, and if none comes within twenty seconds.
 
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::{Answer, Event, Message, MessageError, Parsed, Reply, Sample, Wanted};
+use super::{
+    HookAnswer, HookEvent, HookMessage, HookReply, MessageError, ParsedMessage, SampleCall,
+    ToolUseResult,
+};
 use crate::context::UserContext;
 use crate::tool_input::{self, CallContext};
 
-/// How answers begin.
+/// The beginnings of valid answers.
 pub(crate) const OPENINGS: &[&str] = &["{\"decision\":", "{\"note\":"];
 
-/// Stands in every plugin clash has written.
+/// In every plugin that clash wrote.
 pub(crate) const MARK: &str = "// clash decides every tool call of this agent.";
 
 /// The variable in which a plugin tells the hook its project.
 pub(crate) const PROJECT: &str = "CLASH_PROJECT";
 
-const EVENTS: &[(&str, Event)] = &[
-    ("before", Event::BeforeTool),
-    ("after", Event::AfterTool),
-    ("failed", Event::AfterFailure),
-    ("start", Event::SessionStart),
-    ("end", Event::SessionEnd),
+const EVENTS: &[(&str, HookEvent)] = &[
+    ("before", HookEvent::BeforeTool),
+    ("after", HookEvent::AfterTool),
+    ("failed", HookEvent::AfterFailure),
+    ("start", HookEvent::SessionStart),
+    ("end", HookEvent::SessionEnd),
 ];
 
 #[derive(Debug, Deserialize)]
-struct Sent {
+struct PluginMessage {
     event: String,
     session: String,
     cwd: String,
@@ -45,60 +47,63 @@ struct Sent {
     output: String,
 }
 
-pub(crate) fn parse(input: &[u8]) -> Parsed {
-    let sent: Sent = serde_json::from_slice(input)?;
+pub(crate) fn parse(input: &[u8]) -> ParsedMessage {
+    let sent: PluginMessage = serde_json::from_slice(input)?;
     let event = EVENTS.iter().find(|(name, _)| *name == sent.event);
-    let (_, event) =
-        event.ok_or_else(|| MessageError::UnknownEvent(crate::agent::printable(&sent.event)))?;
-    if *event == Event::BeforeTool && sent.tool.is_empty() {
+    let (_, event) = event.ok_or_else(|| MessageError::unknown_event(&sent.event))?;
+    if *event == HookEvent::BeforeTool && sent.tool.is_empty() {
         return Err(MessageError::Missing("tool"));
     }
     if sent.cwd.is_empty() {
         return Err(MessageError::Missing("cwd"));
     }
-    let message = Message {
+    let message = HookMessage {
         session: sent.session,
         cwd: sent.cwd,
         tool: sent.tool,
         input: sent.input,
         call: sent.call,
         output: sent.output,
-        ..Message::default()
+        ..HookMessage::default()
     };
     Ok((*event, message))
 }
 
 /// A message of the plugin about a command.
-pub(crate) fn sample(sample: &Sample<'_>) -> Value {
+pub(crate) fn sample(sample: &SampleCall<'_>) -> Value {
     json!({
         "event": "before", "session": sample.session, "cwd": sample.cwd, "tool": "bash",
         "input": {"command": sample.script}, "call": "trial",
     })
 }
 
-pub(crate) fn reply(event: Event, answer: Answer) -> Reply {
-    if event != Event::BeforeTool {
+pub(crate) fn reply(event: HookEvent, answer: HookAnswer) -> HookReply {
+    if event != HookEvent::BeforeTool {
         return match answer {
-            Answer::Note(text) | Answer::Context(text) | Answer::Deny { reason: text } => {
-                Reply::document(json!({"note": text}))
+            HookAnswer::Note(text)
+            | HookAnswer::Context(text)
+            | HookAnswer::Deny { reason: text } => HookReply::document(json!({"note": text})),
+            HookAnswer::Allow { .. } | HookAnswer::Ask { .. } | HookAnswer::Silent => {
+                HookReply::silent()
             }
-            Answer::Allow { .. } | Answer::Ask { .. } | Answer::Silent => Reply::silent(),
         };
     }
     let (decision, reason, input) = match answer {
-        Answer::Allow { reason, updated_input } => ("allow", reason, updated_input),
-        Answer::Ask { reason, updated_input } => ("ask", reason, updated_input),
-        Answer::Deny { reason } => ("deny", reason, None),
-        Answer::Silent | Answer::Note(_) | Answer::Context(_) => ("allow", String::new(), None),
+        HookAnswer::Allow { reason, updated_input } => ("allow", reason, updated_input),
+        HookAnswer::Ask { reason, updated_input } => ("ask", reason, updated_input),
+        HookAnswer::Deny { reason } => ("deny", reason, None),
+        HookAnswer::Silent | HookAnswer::Note(_) | HookAnswer::Context(_) => {
+            ("allow", String::new(), None)
+        }
     };
     let mut document = json!({"decision": decision, "reason": reason});
     if let (Some(input), Some(document)) = (input, document.as_object_mut()) {
         document.insert("input".to_owned(), Value::Object(input));
     }
-    Reply::document(document)
+    HookReply::document(document)
 }
 
-/// The text of a plugin with the paths of this installation in it.
+/// The text of a plugin for this installation.
 pub(crate) fn written(body: &str, user: &UserContext, agent: &str) -> String {
     let text = |path: std::path::PathBuf| json!(path.to_string_lossy()).to_string();
     [include_str!("plugin/ask.js"), body]
@@ -108,13 +113,13 @@ pub(crate) fn written(body: &str, user: &UserContext, agent: &str) -> String {
         .replace("@AGENT@", agent)
 }
 
-/// A tool's input under the names clash knows.
+/// A tool use, with the fields under the names clash knows.
 pub(crate) fn read(
     tool: &str,
     input: &Map<String, Value>,
     renamed: &[(&str, &str)],
     context: &CallContext<'_>,
-) -> Wanted {
+) -> ToolUseResult {
     let name = |key: &String| {
         let new = renamed.iter().find(|(old, _)| old == key).map(|(_, new)| (*new).to_owned());
         new.unwrap_or_else(|| key.clone())
@@ -123,8 +128,12 @@ pub(crate) fn read(
     tool_input::read(tool, &input, context).map(Some)
 }
 
-/// A tool that is known by its fields, whatever they are called.
-pub(crate) fn fields(name: &str, input: &Map<String, Value>, context: &CallContext<'_>) -> Wanted {
+/// A tool that policies match by its fields.
+pub(crate) fn fields(
+    name: &str,
+    input: &Map<String, Value>,
+    context: &CallContext<'_>,
+) -> ToolUseResult {
     let (_, input) = tool_input::read("mcp__", input, context)?;
     Ok(Some((name.to_owned(), input)))
 }
@@ -139,7 +148,7 @@ mod tests {
     #[test]
     fn a_message_is_understood_whole_or_not_at_all() {
         let (event, message) = parse(BEFORE.as_bytes()).unwrap();
-        assert_eq!((event, message.command()), (Event::BeforeTool, Some("ls")));
+        assert_eq!((event, message.command()), (HookEvent::BeforeTool, Some("ls")));
         for cut in 0..BEFORE.len() {
             assert!(parse(&BEFORE.as_bytes()[..cut]).is_err());
         }
@@ -155,16 +164,16 @@ mod tests {
 
     #[test]
     fn only_an_allow_says_allow() {
-        let said = |answer| reply(Event::BeforeTool, answer).document.unwrap().to_string();
-        let deny = Answer::Deny { reason: "no".into() };
+        let said = |answer| reply(HookEvent::BeforeTool, answer).document.unwrap().to_string();
+        let deny = HookAnswer::Deny { reason: "no".into() };
         insta::assert_snapshot!(said(deny), @r#"{"decision":"deny","reason":"no"}"#);
-        let ask = Answer::Ask { reason: "why".into(), updated_input: None };
+        let ask = HookAnswer::Ask { reason: "why".into(), updated_input: None };
         insta::assert_snapshot!(said(ask), @r#"{"decision":"ask","reason":"why"}"#);
         let input = json!({"command": "x"}).as_object().cloned();
-        let allow = Answer::Allow { reason: "ok".into(), updated_input: input };
+        let allow = HookAnswer::Allow { reason: "ok".into(), updated_input: input };
         insta::assert_snapshot!(said(allow), @r#"{"decision":"allow","input":{"command":"x"},"reason":"ok"}"#);
         assert_eq!(
-            reply(Event::AfterTool, Answer::Note("look".into())).document,
+            reply(HookEvent::AfterTool, HookAnswer::Note("look".into())).document,
             Some(json!({"note": "look"}))
         );
     }

@@ -1,16 +1,15 @@
-//! What holds for every agent and any message or answer.
+//! Properties of every agent, for any message and any answer.
 
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
-use super::{AGENTS, Agent, Answer, Asks, Confines, Event, Reply};
+use super::{AGENTS, Agent, ConfinementMethod, HookAnswer, HookEvent, HookReply, QuestionSupport};
 use crate::tool_input::NoLinkPaths;
 use std::path::Path;
 
-/// What a client makes of a reply to the question whether a tool may run, as the
-/// clients were seen to read it.
+/// The effect of a reply on the client, as seen in the real clients.
 #[derive(Debug, PartialEq)]
-enum Understood {
+enum UnderstoodReply {
     Allow {
         reason: String,
         input: Option<Map<String, Value>>,
@@ -22,21 +21,21 @@ enum Understood {
     Deny {
         reason: String,
     },
-    /// Nothing was said: the client runs the tool, or asks by rules of its own.
+    /// No decision: the client runs the tool, or asks by its own rules.
     Nothing,
 }
 
-fn understood(reply: &Reply) -> Understood {
+fn understood(reply: &HookReply) -> UnderstoodReply {
     if let Some(reason) = &reply.blocks {
         assert!(reply.document.is_none(), "{reply:?}");
-        return Understood::Deny { reason: reason.clone() };
+        return UnderstoodReply::Deny { reason: reason.clone() };
     }
-    let Some(document) = &reply.document else { return Understood::Nothing };
-    // Through text, as it goes over the pipe.
+    let Some(document) = &reply.document else { return UnderstoodReply::Nothing };
+    // The reply is text in the pipe.
     let document: Value = serde_json::from_str(&document.to_string()).unwrap();
     let output = document.get("hookSpecificOutput").unwrap_or(&document);
     let text = |value: &Value| value.as_str().map(str::to_owned);
-    // Cline knows only this, and an allow of Cline's or Cursor's has no reason.
+    // Cline knows only `cancel`. An allow of Cline or Cursor has no reason.
     let cancel = document["cancel"].as_bool().map(|cancel| if cancel { "deny" } else { "allow" });
     let said = [
         (text(&document["decision"]), text(&document["reason"])),
@@ -45,14 +44,14 @@ fn understood(reply: &Reply) -> Understood {
         (cancel.map(str::to_owned), text(&document["errorMessage"]).or(Some(String::new()))),
     ];
     let mut said = said.into_iter().filter_map(|(decision, reason)| Some((decision?, reason)));
-    let Some((decision, reason)) = said.next() else { return Understood::Nothing };
+    let Some((decision, reason)) = said.next() else { return UnderstoodReply::Nothing };
     let reason = reason.expect("every decision has its reason");
     let inputs = ["updatedInput", "tool_input", "input", "modifiedArgs", "overrideInput"];
     let input = inputs.iter().find_map(|name| output.get(*name)?.as_object().cloned());
     match decision.as_str() {
-        "allow" => Understood::Allow { reason, input },
-        "ask" => Understood::Ask { reason, input },
-        "deny" => Understood::Deny { reason },
+        "allow" => UnderstoodReply::Allow { reason, input },
+        "ask" => UnderstoodReply::Ask { reason, input },
+        "deny" => UnderstoodReply::Deny { reason },
         other => panic!("no client knows `{other}`"),
     }
 }
@@ -93,7 +92,7 @@ fn json() -> impl Strategy<Value = Value> {
     })
 }
 
-/// A message that looks like one, with anything in it.
+/// A message of the right form with any content.
 fn message() -> impl Strategy<Value = Value> {
     let events = prop_oneof![
         Just("PreToolUse"),
@@ -157,13 +156,13 @@ proptest! {
         });
     }
 
-    /// A shell tool whose command is not understood must not pass for a tool
-    /// without one.
+    /// A shell tool with a command in another form must not pass for a tool without a
+    /// command.
     #[test]
-    fn what_has_a_command_is_never_judged_as_something_harmless(message in message()) {
+    fn a_tool_with_a_command_is_never_judged_as_harmless(message in message()) {
         let text = message.to_string();
         each(|agent| {
-            let Ok((Event::BeforeTool, message)) = (agent.parse)(text.as_bytes()) else { return };
+            let Ok((HookEvent::BeforeTool, message)) = (agent.parse)(text.as_bytes()) else { return };
             let server = message.tool.starts_with("mcp__") || message.tool.contains("___");
             if server || !message.input.contains_key("command") {
                 return;
@@ -180,23 +179,23 @@ proptest! {
     #[test]
     fn an_answer_is_read_back_as_what_it_is(reason in ".{0,40}", input in input()) {
         each(|agent| {
-            let reply = |answer| understood(&(agent.reply)(Event::BeforeTool, answer));
-            let deny = Answer::Deny { reason: reason.clone() };
-            assert_eq!(reply(deny), Understood::Deny { reason: reason.clone() });
-            let input = input.clone().filter(|_| agent.abilities.confines != Confines::Instruct);
-            let allow = Answer::Allow { reason: reason.clone(), updated_input: input.clone() };
+            let reply = |answer| understood(&(agent.reply)(HookEvent::BeforeTool, answer));
+            let deny = HookAnswer::Deny { reason: reason.clone() };
+            assert_eq!(reply(deny), UnderstoodReply::Deny { reason: reason.clone() });
+            let input = input.clone().filter(|_| agent.abilities.confines != ConfinementMethod::Instruct);
+            let allow = HookAnswer::Allow { reason: reason.clone(), updated_input: input.clone() };
             match reply(allow) {
-                Understood::Allow { reason: said, input: given } => {
+                UnderstoodReply::Allow { reason: said, input: given } => {
                     assert!(said == reason || said.is_empty(), "{}: {said}", agent.name);
                     assert_eq!(given, input, "{}", agent.name);
                 }
-                // Amazon Q's hooks can only refuse.
-                Understood::Nothing => assert!(["q", "kiro"].contains(&agent.name)),
+                // A hook of Amazon Q can only refuse.
+                UnderstoodReply::Nothing => assert!(["q", "kiro"].contains(&agent.name)),
                 other => panic!("{}: {other:?}", agent.name),
             }
-            if agent.abilities.asks != Asks::No {
-                let ask = Answer::Ask { reason: reason.clone(), updated_input: input.clone() };
-                assert_eq!(reply(ask), Understood::Ask { reason: reason.clone(), input });
+            if agent.abilities.asks != QuestionSupport::No {
+                let ask = HookAnswer::Ask { reason: reason.clone(), updated_input: input.clone() };
+                assert_eq!(reply(ask), UnderstoodReply::Ask { reason: reason.clone(), input });
             }
         });
     }
@@ -204,30 +203,30 @@ proptest! {
     #[test]
     fn nothing_but_an_allow_allows(text in ".{0,40}") {
         each(|agent| {
-            for answer in [Answer::Silent, Answer::Note(text.clone()), Answer::Context(text.clone())] {
-                let understood = understood(&(agent.reply)(Event::BeforeTool, answer));
-                // There a hook that says nothing is a failed one.
+            for answer in [HookAnswer::Silent, HookAnswer::Note(text.clone()), HookAnswer::Context(text.clone())] {
+                let understood = understood(&(agent.reply)(HookEvent::BeforeTool, answer));
+                // These clients take silence for a failure of the hook.
                 let must_speak = ["opencode", "kilo", "pi", "cline", "cursor"].contains(&agent.name);
-                let nothing = Understood::Allow { reason: String::new(), input: None };
-                assert!(understood == Understood::Nothing || (must_speak && understood == nothing));
+                let nothing = UnderstoodReply::Allow { reason: String::new(), input: None };
+                assert!(understood == UnderstoodReply::Nothing || (must_speak && understood == nothing));
             }
         });
     }
 
-    /// The guard blocks what does not begin like one of these.
+    /// The guard blocks every output with another beginning.
     #[test]
     fn every_document_begins_as_the_guard_expects(text in ".{0,40}", input in input()) {
-        const EVENTS: [Event; 7] = [
-            Event::BeforeTool, Event::Question, Event::AfterTool, Event::AfterFailure,
-            Event::SessionStart, Event::SessionEnd, Event::SettingsChange,
+        const EVENTS: [HookEvent; 7] = [
+            HookEvent::BeforeTool, HookEvent::Question, HookEvent::AfterTool, HookEvent::AfterFailure,
+            HookEvent::SessionStart, HookEvent::SessionEnd, HookEvent::SettingsChange,
         ];
         let answers = [
-            Answer::Allow { reason: text.clone(), updated_input: input.clone() },
-            Answer::Ask { reason: text.clone(), updated_input: input },
-            Answer::Deny { reason: text.clone() },
-            Answer::Silent,
-            Answer::Context(text.clone()),
-            Answer::Note(text),
+            HookAnswer::Allow { reason: text.clone(), updated_input: input.clone() },
+            HookAnswer::Ask { reason: text.clone(), updated_input: input },
+            HookAnswer::Deny { reason: text.clone() },
+            HookAnswer::Silent,
+            HookAnswer::Context(text.clone()),
+            HookAnswer::Note(text),
         ];
         each(|agent| for event in EVENTS {
             for answer in &answers {

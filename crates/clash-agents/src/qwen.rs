@@ -1,19 +1,22 @@
-//! Qwen Code: what its hooks send and what they understand.
+//! Qwen Code: its messages, its replies and its settings.
 //!
-//! Seen with version 0.24. Claude's words, but a rewritten input is ignored and
-//! the bare command runs. So a bare command is always refused, with the line that
-//! runs it in its sandbox; the model runs that line, and the hook knows it by the
-//! approval in it. A refusal is the exit status with a text.
+//! Seen with version 0.24. It uses Claude Code's words, but ignores a rewritten input and
+//! runs the bare command. So the hook refuses every bare command and names the line that
+//! runs it in its sandbox. The model runs that line, and the hook knows it by the approval
+//! in it. A refusal is the exit status with a text.
 
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use super::claude_like::{self, Dialect};
+use super::claude_like::{self, ClaudeDialect};
 use super::wiring::guard;
-use super::wiring::hook_entries::{self, Form, Shape, Wiring};
-use super::wiring::{Scope, WholeFile, Wired};
-use super::{Abilities, Agent, Asks, Confines, Event, Message, Wanted};
+use super::wiring::hook_entries::{self, CommandForm, HookEntries, HookFormat};
+use super::wiring::{InstallScope, WholeFile, WiredFile};
+use super::{
+    Agent, AgentAbilities, AgentExtras, ConfinementMethod, HookEvent, HookMessage, QuestionSupport,
+    ToolUseResult,
+};
 use crate::context::UserContext;
 use crate::tool_input::CallContext;
 use crate::variables;
@@ -21,11 +24,11 @@ use crate::variables;
 pub(crate) static AGENT: Agent = Agent {
     name: "qwen",
     title: "Qwen Code",
-    abilities: Abilities {
+    abilities: AgentAbilities {
         program: "qwen",
         oldest: [0, 20, 0],
-        asks: Asks::Yes,
-        confines: Confines::Instruct,
+        asks: QuestionSupport::Yes,
+        confines: ConfinementMethod::Instruct,
         project: Some(variables::QWEN_PROJECT_DIR),
         session: None,
         moves_files: false,
@@ -39,23 +42,25 @@ pub(crate) static AGENT: Agent = Agent {
     files,
     steers,
     hostile,
+    extras: AgentExtras::NONE,
 };
 
-const EVENTS: &[(&str, Event, bool)] = &[
-    ("PreToolUse", Event::BeforeTool, false),
-    ("PostToolUse", Event::AfterTool, false),
-    ("PostToolUseFailure", Event::AfterFailure, false),
-    ("SessionStart", Event::SessionStart, false),
-    ("SessionEnd", Event::SessionEnd, false),
+const EVENTS: &[(&str, HookEvent, bool)] = &[
+    ("PreToolUse", HookEvent::BeforeTool, false),
+    ("PostToolUse", HookEvent::AfterTool, false),
+    ("PostToolUseFailure", HookEvent::AfterFailure, false),
+    ("SessionStart", HookEvent::SessionStart, false),
+    ("SessionEnd", HookEvent::SessionEnd, false),
 ];
 
-const DIALECT: Dialect = Dialect { events: EVENTS, deny_by_document: false, system_message: true };
+const DIALECT: ClaudeDialect =
+    ClaudeDialect { events: EVENTS, deny_by_document: false, system_message: true };
 
-/// Seconds: from a thousand on the client reads milliseconds.
-static SHAPE: Shape = Shape {
+/// The time is in seconds. The client reads a number from 1000 on as milliseconds.
+static FORMAT: HookFormat = HookFormat {
     agent: "qwen",
     events: EVENTS,
-    form: Form::Shell,
+    form: CommandForm::Shell,
     timeout: 30,
     members: &[("name", "clash")],
     prefix: false,
@@ -64,11 +69,11 @@ static SHAPE: Shape = Shape {
     off_lists: &[&["hooksConfig", "disabled"]],
 };
 
-/// Tools that are themselves a question to the user and touch nothing.
-const PROMPTS: &[&str] = &["ask_user_question", "exit_plan_mode", "enter_plan_mode"];
+/// Tools that ask the user something and touch nothing.
+const QUESTION_TOOLS: &[&str] = &["ask_user_question", "exit_plan_mode", "enter_plan_mode"];
 
-fn call(message: &Message, context: &CallContext<'_>) -> Wanted {
-    if PROMPTS.contains(&message.tool.as_str()) {
+fn call(message: &HookMessage, context: &CallContext<'_>) -> ToolUseResult {
+    if QUESTION_TOOLS.contains(&message.tool.as_str()) {
         return Ok(None);
     }
     let dir = message.input.get("directory").and_then(Value::as_str);
@@ -85,19 +90,19 @@ fn home(user: &UserContext) -> PathBuf {
     user.path_variable(variables::QWEN_HOME).unwrap_or_else(|| user.home.join(".qwen"))
 }
 
-fn files(user: &UserContext, scope: &Scope) -> Vec<Wired> {
+fn files(user: &UserContext, scope: &InstallScope) -> Vec<WiredFile> {
     let hook_command = guard::line(user, AGENT.name, &AGENT.abilities);
-    let wiring = Wiring { shape: &SHAPE, hook_command, prefix: None };
+    let wiring = HookEntries { shape: &FORMAT, hook_command, prefix: None };
     let file = match scope {
-        Scope::User => home(user).join("settings.json"),
-        Scope::Project(project) => project.join(".qwen/settings.json"),
-        Scope::Managed => {
+        InstallScope::User => home(user).join("settings.json"),
+        InstallScope::Project(project) => project.join(".qwen/settings.json"),
+        InstallScope::Managed => {
             let edit = WholeFile::managed(&wiring, json!({"disableAllHooks": false}));
             let file = PathBuf::from("/etc/qwen-code/settings.json");
-            return vec![Wired { file, edit: Box::new(edit) }];
+            return vec![WiredFile { file, edit: Box::new(edit) }];
         }
     };
-    vec![Wired { file, edit: Box::new(wiring) }]
+    vec![WiredFile { file, edit: Box::new(wiring) }]
 }
 
 fn steers(user: &UserContext, project: &Path) -> Vec<PathBuf> {
@@ -106,13 +111,13 @@ fn steers(user: &UserContext, project: &Path) -> Vec<PathBuf> {
 
 fn hostile(user: &UserContext, project: &Path) -> Option<String> {
     let own = home(user).join("settings.json");
-    hook_entries::hostile(&project.join(".qwen/settings.json"), &own, &SHAPE)
+    hook_entries::hostile(&project.join(".qwen/settings.json"), &own, &FORMAT)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Answer, Reply};
+    use crate::{HookAnswer, HookReply};
     use clash_policy::ToolInput;
 
     const PRE: &str = r#"{"session_id":"3703676b-4e91","transcript_path":"/t","cwd":"/p","hook_event_name":"PreToolUse","timestamp":"2026","permission_mode":"yolo","prompt_id":"3703676b########0","tool_name":"run_shell_command","tool_input":{"command":"ls","description":"d","is_background":false},"tool_use_id":"toolu_1","tool_call_id":"call_1_0"}"#;
@@ -120,14 +125,14 @@ mod tests {
     #[test]
     fn a_real_message_is_understood_with_both_its_ids() {
         let (event, message) = DIALECT.parse(PRE.as_bytes()).unwrap();
-        assert_eq!((event, message.call.as_str()), (Event::BeforeTool, "toolu_1"));
+        assert_eq!((event, message.call.as_str()), (HookEvent::BeforeTool, "toolu_1"));
         let wanted = call(&message, &CallContext::imagined("/p"));
         assert_eq!(wanted.unwrap(), Some(("Bash".into(), ToolInput::Script("ls".into()))));
     }
 
     #[test]
     fn a_refusal_is_the_exit_status() {
-        let reply = DIALECT.reply(Event::BeforeTool, Answer::Deny { reason: "no".into() });
-        assert_eq!(reply, Reply::blocked("no".into()));
+        let reply = DIALECT.reply(HookEvent::BeforeTool, HookAnswer::Deny { reason: "no".into() });
+        assert_eq!(reply, HookReply::blocked("no".into()));
     }
 }

@@ -1,4 +1,4 @@
-//! One word for a shell, whatever is in it.
+//! Quotes any text as one word for a shell.
 
 pub fn shell_quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))

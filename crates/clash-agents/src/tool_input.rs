@@ -1,6 +1,6 @@
-//! A tool's input as clash judges it, whatever the agent: a script, paths,
-//! hosts, or fields. What a tool touches is read from its name and from the
-//! shape of its input: an unknown one with a `command` or a path is judged by it.
+//! A tool's input in the form that clash judges: a script, paths, hosts or fields. The name
+//! of the tool and the fields of its input decide. Example: clash judges an unknown tool
+//! with a `command` like a shell, and one with a `file_path` by that path.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -11,7 +11,7 @@ use clash_policy::tool::{ToolKind, canonical, needs};
 use clash_policy::{FileCaps, FileUse, HostUse, InputField, ToolInput};
 use serde_json::{Map, Value};
 
-use crate::url::{self, NameError};
+use crate::url::{self, HostNameError};
 
 #[derive(Debug, thiserror::Error)]
 pub enum ToolError {
@@ -29,7 +29,7 @@ pub enum ToolError {
     )]
     Moves { tool: String, source: PathLookupError },
     #[error("{tool}: {source}")]
-    Url { tool: String, source: NameError },
+    Url { tool: String, source: HostNameError },
 }
 
 /// Why a path could not be resolved.
@@ -86,16 +86,16 @@ impl RealPaths for NoLinkPaths {
     }
 }
 
-/// The tool's name in policies, and what it works on.
+/// The tool's name in policies, and its input.
 pub fn read(
     tool: &str,
     input: &Map<String, Value>,
     context: &CallContext<'_>,
 ) -> Result<(String, ToolInput), ToolError> {
     let (name, kind) = canonical(tool);
-    // A server's tool is known by its fields, whatever they are called.
+    // Policies match a tool of a server by its fields, also if one is called `command`.
     let server = tool.starts_with("mcp__");
-    // Whatever has a command runs it, like Bash.
+    // A tool with a command runs it, like Bash.
     if kind == ToolKind::Shell || (input.contains_key("command") && !server) {
         let script = text(tool, input, "command")?;
         return Ok(("Bash".to_owned(), ToolInput::Script(script.to_owned())));
@@ -115,7 +115,7 @@ pub fn read(
     Ok((name.to_owned(), input))
 }
 
-/// A path as a tool was given it, resolved.
+/// The resolved path of a file tool.
 pub fn file_use(
     tool: &str,
     path: &str,
@@ -123,13 +123,13 @@ pub fn file_use(
     context: &CallContext<'_>,
 ) -> Result<FileUse, ToolError> {
     let path = absolute(path, context);
-    // First of all: it opens the directory, and a process that watches the directory is
-    // told of that.
+    // This comes first: it opens the directory, and a process that watches the directory
+    // sees that.
     let caseless = context.paths.is_caseless(&path);
     let moves = |source| ToolError::Moves { tool: tool.to_owned(), source };
     let tidied = normalise(&path);
     let real = context.paths.resolve(&path, caseless).map_err(moves)?;
-    // The tool may drop a link together with the `..` behind it.
+    // A tool may remove `link/..` from the path without following the link.
     if tidied != path && real != context.paths.resolve(&tidied, caseless).map_err(moves)? {
         return Err(ToolError::SeveralPaths { tool: tool.to_owned() });
     }
@@ -145,7 +145,7 @@ fn text<'a>(
     text.ok_or_else(|| ToolError::Field { tool: tool.to_owned(), field })
 }
 
-/// The hosts a web tool talks to. A search is about the domains it is limited to.
+/// The hosts of a web tool. Those of a search are the domains it is limited to.
 fn hosts(tool: &str, name: &str, input: &Map<String, Value>) -> Result<Vec<HostUse>, ToolError> {
     let wrong = |source| ToolError::Url { tool: tool.to_owned(), source };
     if name == "WebFetch" {
@@ -157,12 +157,12 @@ fn hosts(tool: &str, name: &str, input: &Map<String, Value>) -> Result<Vec<HostU
     texts.map(|domain| host(&format!("https://{domain}")).map_err(wrong)).collect()
 }
 
-pub fn host(url: &str) -> Result<HostUse, NameError> {
+pub fn host(url: &str) -> Result<HostUse, HostNameError> {
     let (host, port) = url::host_and_port_of_url(url)?;
     Ok(HostUse { host, port })
 }
 
-/// Every host a text names by an address.
+/// The host of every URL in a text.
 pub fn hosts_in(tool: &str, text: &str) -> Result<Vec<HostUse>, ToolError> {
     let wrong = |source| ToolError::Url { tool: tool.to_owned(), source };
     let starts = text.match_indices("://").map(|(at, _)| {
@@ -178,7 +178,8 @@ pub fn hosts_in(tool: &str, text: &str) -> Result<Vec<HostUse>, ToolError> {
     urls.map(|url| host(url).map_err(wrong)).collect()
 }
 
-/// The input as fields with dotted names; lists are several values of one.
+/// The input as fields with dotted names, for example `opts.force`. A list is several
+/// values of one field.
 fn fields(input: &Map<String, Value>) -> Vec<InputField> {
     let mut found = Vec::new();
     for (name, value) in input {
@@ -206,8 +207,8 @@ fn flatten(name: &str, value: &Value, found: &mut Vec<InputField>) {
     }
 }
 
-/// Whatever tools call the path they work on.
-const PATHS: [&str; 9] = [
+/// The field names that tools use for the path they work on.
+const PATH_FIELDS: [&str; 9] = [
     "file_path",
     "notebook_path",
     "absolute_path",
@@ -219,17 +220,17 @@ const PATHS: [&str; 9] = [
     "folder",
 ];
 
-/// Those of them that say of an unknown tool that it works on files.
-const TELLING: usize = 4;
+/// The first of them mark an unknown tool as a file tool.
+const TELLING_PATH_FIELDS: usize = 4;
 
-/// The paths a file tool works on. `None`: it is no file tool.
+/// The paths of a file tool. `None`: it is not a file tool.
 fn files(
     tool: &str,
     name: &str,
     input: &Map<String, Value>,
 ) -> Result<Option<Vec<String>>, ToolError> {
     let known = canonical(name).1 != ToolKind::Other;
-    let keys = PATHS.iter().take(if known { PATHS.len() } else { TELLING });
+    let keys = PATH_FIELDS.iter().take(if known { PATH_FIELDS.len() } else { TELLING_PATH_FIELDS });
     let given: BTreeSet<&str> =
         keys.filter_map(|key| input.get(*key).and_then(Value::as_str)).collect();
     if given.len() > 1 {
@@ -258,7 +259,7 @@ fn files(
     }
 }
 
-/// The input of a file tool with other paths in it.
+/// The input of a file tool with other paths.
 pub fn with_paths(
     input: &Map<String, Value>,
     context: &CallContext<'_>,
@@ -266,7 +267,7 @@ pub fn with_paths(
 ) -> Map<String, Value> {
     let mut input = input.clone();
     let other = |text: &mut String| {
-        // Of a pattern the directories before the first wildcard count.
+        // In a pattern, only the directories before the first wildcard are a path.
         let wild = text.find(['*', '?', '[', '{']).unwrap_or(text.len());
         let end = match text.get(..wild).and_then(|before| before.rfind('/')) {
             Some(slash) if wild < text.len() => slash,
@@ -277,7 +278,7 @@ pub fn with_paths(
             *text = format!("{}{rest}", path.display());
         }
     };
-    for key in PATHS.iter().chain(&["pattern", "patterns", "paths", "include"]) {
+    for key in PATH_FIELDS.iter().chain(&["pattern", "patterns", "paths", "include"]) {
         let is_pattern = matches!(*key, "pattern" | "patterns" | "include");
         let own = |text: &&mut String| !is_pattern || text.starts_with('/');
         match input.get_mut(*key) {
@@ -299,7 +300,7 @@ pub fn with_paths(
 fn list(input: &Map<String, Value>, key: &str) -> Vec<String> {
     match input.get(key) {
         Some(Value::String(text)) => vec![text.clone()],
-        // What is no text leads anywhere.
+        // A value that is not a text could be any path.
         Some(Value::Array(items)) => {
             items.iter().map(|item| item.as_str().unwrap_or("/").to_owned()).collect()
         }
@@ -308,10 +309,9 @@ fn list(input: &Map<String, Value>, key: &str) -> Vec<String> {
     }
 }
 
-/// The directories of a glob before its first wildcard: `../x/*.rs` looks in
-/// `../x`, whatever its base.
+/// The directories of a glob before its first wildcard: `../x/*.rs` searches in `../x`.
 fn fixed_part(pattern: &str) -> &str {
-    // Behind a wildcard these could lead anywhere.
+    // Behind a wildcard, `..` could lead anywhere.
     let climbs =
         pattern.split('/').any(|part| part == "..") && pattern.contains(['*', '?', '[', '{']);
     let leaps = pattern.contains('{')
@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_s_tool_is_known_by_its_fields() {
+    fn a_tool_of_a_server_is_matched_by_its_fields() {
         let given = json!({"command": "x", "opts": {"force": true, "n": 3}, "ids": ["a", "b"], "none": null});
         let field = |name: &str, values: &[&str]| InputField {
             name: name.into(),

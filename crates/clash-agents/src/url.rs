@@ -1,10 +1,10 @@
-//! The host a URL names, in the one form rules are compared with: lower case,
-//! no trailing dot, no port, no credentials, addresses in canonical form.
+//! The host of a URL in the one form that rules are compared with: lower case, no trailing
+//! dot, no port, no credentials, addresses in canonical form.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NameError {
+pub enum HostNameError {
     #[error("`{0}` is not an http or https URL")]
     NotHttp(String),
     #[error("the URL names no host")]
@@ -16,22 +16,22 @@ pub enum NameError {
 }
 
 /// The normalised host of an http(s) URL.
-pub fn host_of_url(url: &str) -> Result<String, NameError> {
+pub fn host_of_url(url: &str) -> Result<String, HostNameError> {
     host_and_port_of_url(url).map(|(host, _)| host)
 }
 
-/// The normalised host of an http(s) URL and the port it is reached on.
-pub fn host_and_port_of_url(url: &str) -> Result<(String, u16), NameError> {
+/// The normalised host of an http(s) URL, and its port.
+pub fn host_and_port_of_url(url: &str) -> Result<(String, u16), HostNameError> {
     let trimmed = url.trim();
     let (scheme, rest) =
-        trimmed.split_once("://").ok_or_else(|| NameError::NotHttp(url.to_owned()))?;
+        trimmed.split_once("://").ok_or_else(|| HostNameError::NotHttp(url.to_owned()))?;
     if !scheme.eq_ignore_ascii_case("http") && !scheme.eq_ignore_ascii_case("https") {
-        return Err(NameError::NotHttp(url.to_owned()));
+        return Err(HostNameError::NotHttp(url.to_owned()));
     }
-    // Browsers read a backslash as a slash here; so the authority ends at it.
+    // Browsers read a backslash as a slash here, so the authority ends at it.
     let authority = rest.split(['/', '\\', '?', '#']).next().unwrap_or_default();
     if authority.contains('@') {
-        return Err(NameError::Credentials);
+        return Err(HostNameError::Credentials);
     }
     let host = host(authority)?;
     let port = authority.rsplit_once(':').map(|(_, port)| port).filter(|port| is_port(port));
@@ -40,8 +40,8 @@ pub fn host_and_port_of_url(url: &str) -> Result<(String, u16), NameError> {
 }
 
 /// Normalises `host`, `host:port` or `[v6]:port`.
-fn host(authority: &str) -> Result<String, NameError> {
-    let bad = || NameError::BadHost(authority.to_owned());
+fn host(authority: &str) -> Result<String, HostNameError> {
+    let bad = || HostNameError::BadHost(authority.to_owned());
     if let Some(inner) = authority.strip_prefix('[') {
         let (address, port) = inner.split_once(']').ok_or_else(bad)?;
         if !port.is_empty() && !port.strip_prefix(':').is_some_and(is_port) {
@@ -60,7 +60,7 @@ fn host(authority: &str) -> Result<String, NameError> {
     };
     let name = name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase();
     if name.is_empty() {
-        return Err(NameError::NoHost);
+        return Err(HostNameError::NoHost);
     }
     if let Ok(address) = name.parse::<Ipv4Addr>() {
         return Ok(address.to_string());
@@ -70,8 +70,8 @@ fn host(authority: &str) -> Result<String, NameError> {
             && label.len() <= 63
             && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
     };
-    // A last label of digits is a legacy spelling of an address (0x7f.1,
-    // 2130706433), which resolvers read in their own ways.
+    // A last label of digits is an old spelling of an address (0x7f.1, 2130706433), and
+    // resolvers disagree about it.
     let numeric = name
         .rsplit('.')
         .next()
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_be_read_in_two_ways_is_refused() {
+    fn an_ambiguous_url_is_refused() {
         for url in [
             "https://docs.rs@evil.test/",
             "file:///etc/passwd",

@@ -23,6 +23,20 @@ pub struct HistoryRoots {
     pub opencode: PathBuf,
 }
 
+impl HistoryRoots {
+    /// The roots by the names of the agents. An agent without a directory has no history.
+    pub fn new(clash: PathBuf, of_agent: impl Fn(&str) -> Option<PathBuf>) -> Self {
+        let root = |name| of_agent(name).unwrap_or_default();
+        Self {
+            clash,
+            claude: root("claude"),
+            codex: root("codex"),
+            gemini: root("gemini"),
+            opencode: root("opencode"),
+        }
+    }
+}
+
 /// Who wrote a history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum HistoryKind {

@@ -49,7 +49,19 @@ pub enum ImportFormat {
     CodexConfig,
 }
 
+/// The tools whose settings can be imported, as `clash policy import --from` names them.
+pub const TOOL_NAMES: [&str; 3] = ["claude", "srt", "codex"];
+
 impl ImportFormat {
+    /// The tool of this format, one of [`TOOL_NAMES`].
+    pub const fn tool_name(self) -> &'static str {
+        match self {
+            Self::Claude => "claude",
+            Self::Srt => "srt",
+            Self::CodexRules | Self::CodexConfig => "codex",
+        }
+    }
+
     /// For people: "imported from FILE (…)".
     pub const fn describe(self) -> &'static str {
         match self {

@@ -10,7 +10,7 @@ use clash_sandbox::disk::Disk;
 use clash_sandbox::facts::HostFacts;
 use clash_sandbox::host;
 
-use crate::{agents, env, temporary};
+use crate::{env, temporary};
 
 /// clash's own places and the user's.
 #[derive(Clone, Debug)]
@@ -24,8 +24,6 @@ pub(crate) struct Dirs {
     pub(crate) user_policies: [PathBuf; 2],
     pub(crate) state: PathBuf,
     pub(crate) cache: PathBuf,
-    /// Claude Code's settings directory.
-    pub(crate) claude: PathBuf,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -49,7 +47,6 @@ impl Dirs {
             user_policies: [config.join("clash/policy.star"), home.join(".clash/policy.star")],
             state: below(env::XDG_STATE_HOME, ".local/state").join("clash"),
             cache: below(env::XDG_CACHE_HOME, ".cache").join("clash"),
-            claude: below(agents::variables::CLAUDE_CONFIG_DIR, ".claude"),
             home,
         })
     }
@@ -148,7 +145,7 @@ impl Dirs {
             paths.push(dir.to_path_buf());
         }
         paths.push(project.join(".clash"));
-        paths.extend(agents::steering_paths(&self.for_agents(), project));
+        paths.extend(clash_agents::steering_paths(&self.for_agents(), project));
         // Nearly all of it is there, and hardly any of it exists.
         disk.list(&self.home);
         disk.list(project);

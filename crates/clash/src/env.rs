@@ -22,11 +22,7 @@ pub(crate) const NO_COLOR: &str = "NO_COLOR";
 /// Set by clash for every command it confines: the name of its sandbox.
 pub(crate) const CLASH_SANDBOX: &str = "CLASH_SANDBOX";
 
-pub(crate) use clash_agents::variables::{
-    AI_AGENT, CLASH_SESSION, CLAUDE_CODE_EXECPATH, CLAUDE_CODE_SESSION_ID,
-    CLAUDE_CODE_SHELL_PREFIX, CLAUDE_ENV_FILE, CODEX_HOME, SANDBOX_RUNTIME, XDG_CONFIG_HOME,
-    XDG_DATA_HOME,
-};
+pub(crate) use clash_agents::variables::{CLASH_SESSION, XDG_CONFIG_HOME};
 
 /// The value of a variable, for the descriptions of agents.
 pub(crate) fn raw(name: &str) -> Option<OsString> {
@@ -41,6 +37,12 @@ pub(crate) fn path(name: &str) -> Option<PathBuf> {
 
 pub(crate) fn text(name: &str) -> Option<String> {
     env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+/// The session of the client that started this process through `clash-shell`.
+pub(crate) fn client_session() -> Option<String> {
+    let (agent, _) = clash_agents::with_shell_wrapper()?;
+    text(agent.abilities.session?)
 }
 
 /// The sandbox this process was put into by clash, if the kernel bears that out.

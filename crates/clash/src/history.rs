@@ -11,24 +11,20 @@ use clash_history::{HistoryError, HistoryFile, HistoryRoots, ReadTally, SeenCall
 use clash_policy::{Action, ToolInput};
 use clash_shell::ShellWord;
 
-use crate::agents::{self, Message};
 use crate::dirs::{Dirs, project_of};
-use crate::env;
 use crate::held_path::HeldPaths;
 use crate::session::sessions_dir;
-use crate::tool_input::{self, CallContext, ToolError};
 use crate::ui::Failure;
+use clash_agents::tool_input::{self, CallContext, ToolError};
+use clash_agents::{self as agents, HookMessage};
 
 /// Where agents keep their histories.
 pub(crate) fn roots(dirs: &Dirs) -> HistoryRoots {
-    let data = env::path(env::XDG_DATA_HOME).unwrap_or_else(|| dirs.home.join(".local/share"));
-    HistoryRoots {
-        clash: sessions_dir(dirs),
-        claude: dirs.claude.clone(),
-        codex: env::path(env::CODEX_HOME).unwrap_or_else(|| dirs.home.join(".codex")),
-        gemini: dirs.home.join(".gemini"),
-        opencode: data.join("opencode"),
-    }
+    let user = dirs.for_agents();
+    HistoryRoots::new(sessions_dir(dirs), |name| {
+        let history = agents::named(name)?.extras.history?;
+        Some(history(&user))
+    })
 }
 
 /// The histories somebody means: `latest`, a file, a directory, or all of them.
@@ -72,7 +68,7 @@ impl PastAction {
         let wanted = match agents::named(self.seen.agent) {
             Some(agent) => {
                 let (tool, input) = (self.seen.tool.clone(), self.seen.input.clone());
-                (agent.call)(&Message { tool, input, ..Message::default() }, &from)?
+                (agent.call)(&HookMessage { tool, input, ..HookMessage::default() }, &from)?
             }
             None => None,
         };
@@ -91,7 +87,7 @@ impl PastAction {
 /// Whether a tool is itself a question to the user, which no policy is about.
 fn is_question(seen: &SeenCall) -> bool {
     let nowhere = CallContext { cwd: Path::new("/"), home: Path::new("/"), paths: &HeldPaths };
-    let message = Message { tool: seen.tool.clone(), ..Message::default() };
+    let message = HookMessage { tool: seen.tool.clone(), ..HookMessage::default() };
     let call = agents::named(seen.agent).map(|agent| (agent.call)(&message, &nowhere));
     matches!(call, Some(Ok(None)))
 }

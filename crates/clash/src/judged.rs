@@ -16,10 +16,10 @@ use std::path::{Path, PathBuf};
 use clash_policy::FileUse;
 use serde::{Deserialize, Serialize};
 
-use crate::agents::Message;
 use crate::dirs::write_private;
 use crate::held_path::directory_of;
 use crate::session::{Session, SessionError};
+use clash_agents::HookMessage;
 use clash_policy::fnv::fnv_hash;
 
 const DIR: &str = "judged";
@@ -51,7 +51,7 @@ impl JudgedFile {
 /// Notes the files of a call that the hook allows or asks about.
 pub(crate) fn note(
     session: &Session,
-    message: &Message,
+    message: &HookMessage,
     files: &[FileUse],
 ) -> Result<(), SessionError> {
     let file = place(session, message);
@@ -65,7 +65,7 @@ pub(crate) fn note(
 /// for the user.
 pub(crate) fn difference(
     session: &Session,
-    message: &Message,
+    message: &HookMessage,
     files: &[FileUse],
 ) -> Option<String> {
     let noted = place(session, message);
@@ -110,7 +110,7 @@ pub(crate) fn discard_all(session: &Session) {
     let _ = fs::remove_dir_all(session.dir.join(DIR));
 }
 
-fn place(session: &Session, message: &Message) -> PathBuf {
+fn place(session: &Session, message: &HookMessage) -> PathBuf {
     let key = match message.call.as_str() {
         "" => format!("{}{:?}", message.tool, message.input),
         call => call.to_owned(),

@@ -35,9 +35,6 @@ mod trace;
 mod ui;
 mod watch;
 
-pub(crate) use clash_agents as agents;
-pub(crate) use clash_agents::tool_input;
-
 use std::ffi::OsString;
 use std::path::Path;
 

@@ -8,6 +8,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use clash_agents::settings_for_policies;
 use clash_policy::fnv::fnv_hash;
 use clash_policy::ir::{CheckedImage, IrError, IrImage, SandboxRef};
 use clash_policy::rule::LayerKind;
@@ -158,7 +159,7 @@ impl PolicyFiles {
         candidates.extend(dirs.project_policy(project).map(|path| (LayerKind::Project, path)));
         candidates.extend(dirs.user_policies.iter().map(|path| (LayerKind::User, path.clone())));
         let trust = TrustSource::Records(dirs.trust());
-        let (user, project) = (dirs.claude.clone(), project.to_path_buf());
+        let (user, project) = (settings_for_policies(&dirs.for_agents()), project.to_path_buf());
         let claude_settings = Some(ClaudeSettingsDirs { user, project });
         Self { candidates, trust, replaced_texts: Vec::new(), claude_settings }
     }

@@ -1,4 +1,4 @@
-//! Replacing a settings or policy file whole or not at all.
+//! Replaces a settings or policy file in one step.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
@@ -6,10 +6,11 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, fchown};
 use std::path::{Path, PathBuf};
 
-/// Replaces the file at `path` in one step; a crash leaves the old or the new.
+/// Replaces the file at `path` in one step: after a crash it has the old text or the new
+/// one.
 ///
-/// A symbolic link stays and its target is replaced; mode and owner stay. A text
-/// that is already there is not written again.
+/// A symbolic link stays, and its target is replaced. Mode and owner stay. A file that has
+/// the new text already is not written.
 pub(crate) fn replace(path: &Path, expected: &str, new: &str) -> io::Result<()> {
     let target = follow(path)?;
     let meta = match fs::read(&target) {
@@ -18,8 +19,8 @@ pub(crate) fn replace(path: &Path, expected: &str, new: &str) -> io::Result<()> 
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
         Err(error) => return Err(error),
     };
-    let temp = Temp::write(&target, new.as_bytes(), meta.as_ref())?;
-    // As late as can be: an editor may have saved in the meantime.
+    let temp = ReplacementFile::write(&target, new.as_bytes(), meta.as_ref())?;
+    // This check comes last: an editor may have saved the file meanwhile.
     if fs::read(&target).unwrap_or_default() != expected.as_bytes() {
         return Err(io::Error::other("another program changed it just now; try again"));
     }
@@ -27,10 +28,10 @@ pub(crate) fn replace(path: &Path, expected: &str, new: &str) -> io::Result<()> 
     File::open(directory(&target))?.sync_all()
 }
 
-/// A file beside the one it is to become; gone when dropped.
-struct Temp(PathBuf);
+/// A new file beside the old one. Dropping it removes it.
+struct ReplacementFile(PathBuf);
 
-impl Temp {
+impl ReplacementFile {
     fn write(beside: &Path, text: &[u8], like: Option<&fs::Metadata>) -> io::Result<Self> {
         let mut tries = 0;
         let (temp, mut file) = loop {
@@ -56,14 +57,14 @@ impl Temp {
     }
 }
 
-impl Drop for Temp {
+impl Drop for ReplacementFile {
     fn drop(&mut self) {
-        // After a rename there is nothing left to remove.
+        // After the rename there is no file of this name.
         let _ = fs::remove_file(&self.0);
     }
 }
 
-/// The end of a chain of symbolic links, which need not exist.
+/// The target of a chain of symbolic links. It need not exist.
 fn follow(path: &Path) -> io::Result<PathBuf> {
     let mut path = path.to_path_buf();
     for _ in 0..40 {

@@ -1,9 +1,8 @@
-//! Copies of settings files, made right before clash changes them.
+//! Copies of settings files, made before clash changes them.
 //!
-//! They are in `backups` below clash's state directory, where no sandbox can change
-//! them: a directory for each file, with the copies numbered in order. The first
-//! copy is the file before clash came and is never removed; of the others the
-//! newest stay.
+//! The copies are in `backups` below clash's state directory, where no sandbox can change
+//! them. Each file has a directory with numbered copies. The first copy is the file before
+//! clash changed it, and stays for ever. Of the others the newest stay.
 
 use std::fs;
 use std::io;
@@ -13,15 +12,14 @@ use std::path::{Path, PathBuf};
 use crate::dirs::{Dirs, create_private, write_private};
 use clash_policy::fnv::fnv_hash;
 
-/// Copies of one file, the first included.
-const MOST: usize = 10;
+/// The number of copies of one file, with the first.
+const MAX_COPIES: usize = 10;
 
 pub(crate) fn backups(dirs: &Dirs) -> PathBuf {
     dirs.state.join("backups")
 }
 
-/// Keeps a copy and says where it is. A text that is the newest copy already is not
-/// kept twice.
+/// Keeps a copy and returns its path. A text that equals the newest copy is not kept twice.
 pub(crate) fn keep(dirs: &Dirs, file: &Path, text: &str) -> io::Result<PathBuf> {
     let name = file.file_name().unwrap_or_default().to_string_lossy();
     let sum = fnv_hash(file.as_os_str().as_bytes());
@@ -38,7 +36,7 @@ pub(crate) fn keep(dirs: &Dirs, file: &Path, text: &str) -> io::Result<PathBuf> 
     let at = copy(&dir, number);
     write_private(&at, text.as_bytes())?;
     numbers.push(number);
-    let surplus = numbers.len().saturating_sub(MOST);
+    let surplus = numbers.len().saturating_sub(MAX_COPIES);
     for old in numbers.iter().skip(1).take(surplus) {
         fs::remove_file(copy(&dir, *old))?;
     }

@@ -15,10 +15,10 @@ use clash_policy::{
 };
 use clash_sandbox::disk::Disk;
 
-use crate::agents::{Agent, Asks};
 use crate::dirs::Dirs;
 use crate::policy::LoadedPolicy;
 use crate::say::brief;
+use clash_agents::{Agent, QuestionSupport};
 
 /// Tells the model the rights of this session.
 pub(crate) fn at_start(
@@ -40,7 +40,7 @@ pub(crate) fn at_start(
     let rest = match (default.unwrap_or(Effect::Ask), agent.abilities.asks) {
         (Effect::Allow, _) => "is allowed",
         (Effect::Deny, _) => "is refused",
-        (Effect::Ask, Asks::No) => "is refused, because this agent cannot ask the user",
+        (Effect::Ask, QuestionSupport::No) => "is refused, because this agent cannot ask the user",
         (Effect::Ask, _) => "needs the user's approval",
     };
     let mut text = format!(

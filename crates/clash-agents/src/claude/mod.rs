@@ -1,21 +1,25 @@
-//! Claude Code: what its hooks send and what they understand.
+//! Claude Code: its messages, its replies and its settings.
 //!
-//! Seen with version 2.1.325. A deny is honoured in every permission mode; an
-//! answer that is not exactly one JSON document is ignored and the tool runs,
-//! so nothing but the reply may ever reach standard output. Exit status 2 with
-//! a text on standard error blocks whatever the event.
+//! Seen with version 2.1.325. The client honours a deny in every permission mode. It
+//! ignores an answer that is not exactly one JSON document and then runs the tool, so only
+//! the reply may reach standard output. Exit status 2 with a text on standard error blocks
+//! every event.
 
-pub mod shell_prefix;
+mod shell_prefix;
+mod wrapper;
 
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
-use super::claude_like::{self, Dialect};
+use super::claude_like::{self, ClaudeDialect};
 use super::wiring::guard;
-use super::wiring::hook_entries::{self, Form, Shape, Wiring};
-use super::wiring::{Scope, WholeFile, Wired};
-use super::{Abilities, Agent, Asks, Confines, Event, Message, Wanted};
+use super::wiring::hook_entries::{self, CommandForm, HookEntries, HookFormat};
+use super::wiring::{InstallScope, WholeFile, WiredFile};
+use super::{
+    Agent, AgentAbilities, AgentExtras, ConfinementMethod, HookEvent, HookMessage, QuestionSupport,
+    ToolUseResult,
+};
 use crate::context::{UserContext, settings_roots};
 use crate::tool_input::CallContext;
 use crate::variables;
@@ -23,11 +27,11 @@ use crate::variables;
 pub(crate) static AGENT: Agent = Agent {
     name: "claude",
     title: "Claude Code",
-    abilities: Abilities {
+    abilities: AgentAbilities {
         program: "claude",
         oldest: [2, 1, 0],
-        asks: Asks::Yes,
-        confines: Confines::ShellPrefix,
+        asks: QuestionSupport::Yes,
+        confines: ConfinementMethod::ShellPrefix,
         project: Some(variables::CLAUDE_PROJECT_DIR),
         session: Some(variables::CLAUDE_CODE_SESSION_ID),
         moves_files: true,
@@ -41,37 +45,34 @@ pub(crate) static AGENT: Agent = Agent {
     files,
     steers,
     hostile: hostile_settings,
+    extras: AgentExtras {
+        shell_wrapper: Some(&wrapper::WRAPPER),
+        refuse_settings_change,
+        history: Some(home),
+        importable,
+        ..AgentExtras::NONE
+    },
 };
 
-/// Where the client writes what commands in the background say. Models are told to
-/// read it there.
-pub fn background_outputs(user: &UserContext, project: &Path, session: &str) -> Option<PathBuf> {
-    let own = user.tmp.join(format!("claude-{}", user.user_id));
-    let name = project.to_str()?;
-    let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
-    let project: String = name.chars().map(plain).collect();
-    let outputs = own.join(project).join(session).join("tasks");
-    outputs.is_dir().then_some(outputs)
-}
-
-const EVENTS: &[(&str, Event, bool)] = &[
-    ("PreToolUse", Event::BeforeTool, true),
-    ("PostToolUse", Event::AfterTool, true),
-    ("PostToolUseFailure", Event::AfterFailure, true),
-    ("PermissionRequest", Event::Question, true),
-    ("ConfigChange", Event::SettingsChange, false),
-    ("SessionStart", Event::SessionStart, false),
-    ("SessionEnd", Event::SessionEnd, false),
+const EVENTS: &[(&str, HookEvent, bool)] = &[
+    ("PreToolUse", HookEvent::BeforeTool, true),
+    ("PostToolUse", HookEvent::AfterTool, true),
+    ("PostToolUseFailure", HookEvent::AfterFailure, true),
+    ("PermissionRequest", HookEvent::Question, true),
+    ("ConfigChange", HookEvent::SettingsChange, false),
+    ("SessionStart", HookEvent::SessionStart, false),
+    ("SessionEnd", HookEvent::SessionEnd, false),
 ];
 
-const DIALECT: Dialect = Dialect { events: EVENTS, deny_by_document: true, system_message: true };
+const DIALECT: ClaudeDialect =
+    ClaudeDialect { events: EVENTS, deny_by_document: true, system_message: true };
 
-/// `onFailure` makes the client block when the hook cannot answer; older clients
-/// ignore it and rely on the guard in the command line.
-pub(crate) static SHAPE: Shape = Shape {
+/// `onFailure` makes the client block if the hook fails. Older clients ignore it; there the
+/// guard in the command line blocks.
+pub(crate) static FORMAT: HookFormat = HookFormat {
     agent: "claude",
     events: EVENTS,
-    form: Form::Exec,
+    form: CommandForm::Exec,
     timeout: 30,
     members: &[("onFailure", "block")],
     prefix: true,
@@ -80,36 +81,36 @@ pub(crate) static SHAPE: Shape = Shape {
     off_lists: &[],
 };
 
-/// Tools that are themselves a question to the user and touch nothing.
-const PROMPTS: &[&str] = &["AskUserQuestion", "EnterPlanMode", "ExitPlanMode"];
+/// Tools that ask the user something and touch nothing.
+const QUESTION_TOOLS: &[&str] = &["AskUserQuestion", "EnterPlanMode", "ExitPlanMode"];
 
-fn call(message: &Message, context: &CallContext<'_>) -> Wanted {
-    if PROMPTS.contains(&message.tool.as_str()) {
+fn call(message: &HookMessage, context: &CallContext<'_>) -> ToolUseResult {
+    if QUESTION_TOOLS.contains(&message.tool.as_str()) {
         return Ok(None);
     }
     claude_like::call(message, context)
 }
 
-fn files(user: &UserContext, scope: &Scope) -> Vec<Wired> {
+fn files(user: &UserContext, scope: &InstallScope) -> Vec<WiredFile> {
     let hook_command = guard::line(user, AGENT.name, &AGENT.abilities);
     let prefix = Some(user.shell_launcher());
-    let wiring = Wiring { shape: &SHAPE, hook_command, prefix };
+    let wiring = HookEntries { shape: &FORMAT, hook_command, prefix };
     let file = match scope {
-        Scope::User => home(user).join("settings.json"),
-        // The launcher's path is the user's own, so it is not for the repository.
-        Scope::Project(project) => project.join(".claude/settings.local.json"),
-        Scope::Managed => {
+        InstallScope::User => home(user).join("settings.json"),
+        // The repository must not have it: the launcher's path is the user's own.
+        InstallScope::Project(project) => project.join(".claude/settings.local.json"),
+        InstallScope::Managed => {
             let file = PathBuf::from("/etc/claude-code/managed-settings.json");
             let members = json!({"allowManagedHooksOnly": true, "disableAllHooks": false});
             let edit = WholeFile::managed(&wiring, members);
-            return vec![Wired { file, edit: Box::new(edit) }];
+            return vec![WiredFile { file, edit: Box::new(edit) }];
         }
     };
-    vec![Wired { file, edit: Box::new(wiring) }]
+    vec![WiredFile { file, edit: Box::new(wiring) }]
 }
 
 /// The directory of the client's settings.
-pub fn home(user: &UserContext) -> PathBuf {
+pub(crate) fn home(user: &UserContext) -> PathBuf {
     user.path_variable(variables::CLAUDE_CONFIG_DIR).unwrap_or_else(|| user.home.join(".claude"))
 }
 
@@ -118,7 +119,8 @@ fn claude_dirs(project: &Path) -> Vec<PathBuf> {
     settings_roots(project).into_iter().map(|root| root.join(".claude")).collect()
 }
 
-/// What the client reads settings, hooks, commands and servers from.
+/// The files and directories with settings, hooks, commands, skills and servers of the
+/// client.
 fn steers(user: &UserContext, project: &Path) -> Vec<PathBuf> {
     const NAMES: [&str; 7] = [
         "settings.json",
@@ -141,40 +143,62 @@ fn steers(user: &UserContext, project: &Path) -> Vec<PathBuf> {
     paths
 }
 
-/// What the settings that come with a project do against clash: switch hooks
-/// off, take the shell prefix away, or make the client's own shell run code
-/// before the launcher is reached.
-pub fn hostile_settings(user: &UserContext, project: &Path) -> Option<String> {
-    // Where the home is a repository, the user's own file is among them.
+/// A line about a project's settings that switch hooks off, remove the shell prefix, or
+/// make the client's shell run code before the launcher.
+fn hostile_settings(user: &UserContext, project: &Path) -> Option<String> {
+    // If the home is a repository, these files include the user's own.
     let users_own = home(user).join("settings.json");
     let files = claude_dirs(project)
         .into_iter()
         .flat_map(|dir| ["settings.json", "settings.local.json"].map(|name| dir.join(name)));
     files.filter(|file| *file != users_own).find_map(|file| {
-        foreign_prefix(&file, user).or_else(|| hook_entries::hostile(&file, &users_own, &SHAPE))
+        foreign_prefix(&file, user).or_else(|| hook_entries::hostile(&file, &users_own, &FORMAT))
     })
 }
 
-/// A project may bring clash's own prefix, and no other program of that name.
+/// A line about a shell prefix that is not clash's. A project may set clash's own prefix.
 fn foreign_prefix(file: &Path, user: &UserContext) -> Option<String> {
-    let found = hook_entries::inspect(&std::fs::read_to_string(file).ok()?, &SHAPE).ok()?;
+    let found = hook_entries::inspect(&std::fs::read_to_string(file).ok()?, &FORMAT).ok()?;
     let foreign = found.prefix.filter(|prefix| !user.is_shell_launcher(prefix))?;
     Some(format!("{}: sets the shell prefix to {}", file.display(), foreign.display()))
 }
 
-/// What the user's own settings file, changed while a session runs, would do to
-/// clash.
-pub fn off_switch(own: &Path) -> Option<String> {
+/// A project's settings come into force with the next session: a command of this one may
+/// have written them, and a hook in them would run outside of every sandbox. The user's own
+/// settings come into force at once, unless they switch clash off.
+fn refuse_settings_change(user: &UserContext, source: &str) -> Option<String> {
+    match source {
+        "policy_settings" | "skills" => None,
+        "user_settings" => off_switch(&home(user).join("settings.json"))
+            .map(|what| format!("the user's settings: {what}")),
+        _ => Some("settings of a project come into force with the next session".to_owned()),
+    }
+}
+
+/// The settings with permission rules, and those of the sandbox runtime that the client
+/// uses for its own sandbox.
+fn importable(user: &UserContext, project: &Path) -> Vec<PathBuf> {
+    vec![
+        home(user).join("settings.json"),
+        project.join(".claude/settings.json"),
+        project.join(".claude/settings.local.json"),
+        user.home.join(".srt-settings.json"),
+    ]
+}
+
+/// A line about a change of the user's own settings during a session, if the change
+/// switches clash off.
+fn off_switch(own: &Path) -> Option<String> {
     let Ok(text) = std::fs::read_to_string(own) else {
         return Some("can no longer be read, and clash is installed there".to_owned());
     };
-    match hook_entries::inspect(&text, &SHAPE) {
+    match hook_entries::inspect(&text, &FORMAT) {
         Ok(found) => match found.problems.iter().find(|problem| !problem.is_users_own()) {
             Some(problem) => Some(hook_entries::describe(problem)),
-            None if !found.is_complete(&SHAPE) => Some("no longer has clash in it".to_owned()),
+            None if !found.is_complete(&FORMAT) => Some("no longer has clash in it".to_owned()),
             None => None,
         },
-        // The client passes over a file it cannot read, and so its hooks.
+        // The client ignores a file it cannot read, with all its hooks.
         Err(error) => Some(format!("cannot be used any more: {error}")),
     }
 }
@@ -182,20 +206,20 @@ pub fn off_switch(own: &Path) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Answer, Reply};
+    use crate::{HookAnswer, HookReply};
 
     const PRE: &str = r#"{"session_id":"s1","transcript_path":"/t","cwd":"/p","permission_mode":"default","hook_event_name":"PreToolUse","tool_name":"Bash","tool_input":{"command":"ls","description":"d"},"tool_use_id":"toolu_1"}"#;
 
     #[test]
     fn a_real_message_is_understood() {
         let (event, message) = DIALECT.parse(PRE.as_bytes()).unwrap();
-        assert_eq!(event, Event::BeforeTool);
+        assert_eq!(event, HookEvent::BeforeTool);
         assert_eq!(message.input["command"], "ls");
         assert_eq!(message.call, "toolu_1");
     }
 
     #[test]
-    fn what_is_not_a_message_is_an_error() {
+    fn any_other_text_is_an_error() {
         for cut in 0..PRE.len() {
             assert!(DIALECT.parse(&PRE.as_bytes()[..cut]).is_err());
         }
@@ -216,19 +240,21 @@ mod tests {
 
     #[test]
     fn answers_are_in_the_words_of_their_event() {
-        let deny = || Answer::Deny { reason: "no".into() };
+        let deny = || HookAnswer::Deny { reason: "no".into() };
         let shown = |event, answer| {
             DIALECT.reply(event, answer).document.map(|v| v.to_string()).unwrap_or_default()
         };
-        insta::assert_snapshot!(shown(Event::BeforeTool, deny()), @r#"{"hookSpecificOutput":{"hookEventName":"PreToolUse","permissionDecision":"deny","permissionDecisionReason":"no"}}"#);
-        insta::assert_snapshot!(shown(Event::Question, deny()), @r#"{"hookSpecificOutput":{"decision":{"behavior":"deny","message":"no"},"hookEventName":"PermissionRequest"}}"#);
-        insta::assert_snapshot!(shown(Event::SettingsChange, deny()), @r#"{"decision":"block","reason":"no"}"#);
-        insta::assert_snapshot!(shown(Event::AfterTool, Answer::Note("look".into())), @r#"{"hookSpecificOutput":{"additionalContext":"look","hookEventName":"PostToolUse"},"systemMessage":"look"}"#);
+        insta::assert_snapshot!(shown(HookEvent::BeforeTool, deny()), @r#"{"hookSpecificOutput":{"hookEventName":"PreToolUse","permissionDecision":"deny","permissionDecisionReason":"no"}}"#);
+        insta::assert_snapshot!(shown(HookEvent::Question, deny()), @r#"{"hookSpecificOutput":{"decision":{"behavior":"deny","message":"no"},"hookEventName":"PermissionRequest"}}"#);
+        insta::assert_snapshot!(shown(HookEvent::SettingsChange, deny()), @r#"{"decision":"block","reason":"no"}"#);
+        insta::assert_snapshot!(shown(HookEvent::AfterTool, HookAnswer::Note("look".into())), @r#"{"hookSpecificOutput":{"additionalContext":"look","hookEventName":"PostToolUse"},"systemMessage":"look"}"#);
         assert_eq!(
-            DIALECT
-                .reply(Event::Question, Answer::Ask { reason: String::new(), updated_input: None }),
-            Reply::silent()
+            DIALECT.reply(
+                HookEvent::Question,
+                HookAnswer::Ask { reason: String::new(), updated_input: None }
+            ),
+            HookReply::silent()
         );
-        assert_eq!(DIALECT.reply(Event::BeforeTool, Answer::Silent), Reply::silent());
+        assert_eq!(DIALECT.reply(HookEvent::BeforeTool, HookAnswer::Silent), HookReply::silent());
     }
 }

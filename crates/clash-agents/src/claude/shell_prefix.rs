@@ -1,4 +1,4 @@
-//! Reads the one argument Claude Code hands to `CLAUDE_CODE_SHELL_PREFIX`.
+//! Reads the one argument that Claude Code gives to `CLAUDE_CODE_SHELL_PREFIX`.
 //!
 //! The client wraps the agent's command before it calls its shell prefix:
 //!
@@ -11,56 +11,42 @@
 //!   && pwd -P >| /tmp/claude-1a2b-cwd
 //! ```
 //!
-//! The policy must judge the command, not the wrapper, so this finds it. It is
-//! a strict forward reader of fixed text: every step before the `eval` is
-//! spelled out below, the command is one quoted word in the client's own
-//! spelling, and nothing may follow the line that stores the directory. There
-//! is no searching, so no text inside a command can pass for a wrapper. A
-//! string that differs in one byte gives `None`, and the caller judges the
-//! whole of it.
+//! The policy must judge the command and not the wrapper, so this module takes the wrapper
+//! off. It reads fixed text from left to right. Every step before the `eval` is listed
+//! below, the command is one quoted word in the client's spelling, and nothing may follow
+//! the line that stores the directory. The module never searches, so a command cannot
+//! contain a text that passes for the wrapper. If one byte differs, the result is `None`
+//! and the launcher judges the whole string.
 //!
-//! The wrapper is the same for bash and zsh. Seen with 2.1.197 and 2.1.325; the
-//! steps marked (read) come from the text of the 2.1.325 client. Not read, so
-//! `None`: the client's own sandbox, its remote sessions, its credential scrub.
+//! The wrapper is the same for bash and zsh. Seen with 2.1.197 and 2.1.325; the steps
+//! marked (read) come from the text of the 2.1.325 client. The result is also `None` for
+//! three forms that this module does not know: the client's own sandbox, its remote
+//! sessions and its credential scrub.
 //!
-//! What it does not decide is who calls. Hook commands and MCP servers also go
-//! through the prefix, unwrapped, and a project can write both: ask for a
-//! [`Call`] only when `AI_AGENT` ends in `_agent` (a project cannot set that).
+//! The module does not know who calls. Hook commands and MCP servers also go through the
+//! prefix, without the wrapper, and a project can write both. The launcher must use a
+//! [`WrappedCommand`] only if `AI_AGENT` ends in `_agent`; a project cannot set that
+//! variable.
 
 use std::path::{Component, Path, PathBuf};
 
 use crate::shell_quoted;
+use crate::shell_wrapper::WrappedCommand;
 
-/// What Claude asked its shell prefix to run.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Call {
-    /// The agent's own command, unquoted.
-    ///
-    /// Nearly the text the hook saw: the client turns `>nul` into `>/dev/null`.
-    pub script: String,
-    /// Where the wrapper stores its last directory. The client does not create
-    /// it, reads it when the command has ended, and then removes it. Only the
-    /// file name is checked here: the caller compares the directory.
-    pub cwd_file: Option<PathBuf>,
-    /// The snapshot the wrapper reads. Only the end of the path is checked
-    /// here: the caller compares the directory.
-    pub sources: Vec<PathBuf>,
-    /// Session environment, which the client copies into the string and which
-    /// runs before the script: assignments, or the text the caller named.
-    pub session_env: Option<String>,
-}
-
-/// Takes the wrapper off. `None`: not the wrapper, judge the whole string.
+/// Takes the wrapper off. `None`: the string is not the wrapper, so the launcher must judge
+/// the whole string.
 ///
-/// Session environment is accepted when it only assigns variables.
-pub fn parse(shell_string: &str) -> Option<Call> {
+/// Session environment must only assign variables.
+pub(super) fn parse(shell_string: &str) -> Option<WrappedCommand> {
     read(shell_string, None)
 }
 
-/// Like [`parse`], for a session whose environment files hold more than
-/// assignments: their text, each trimmed, joined by newlines, must stand in the
-/// string as it is.
-pub fn parse_with_session_env(shell_string: &str, session_env: &str) -> Option<Call> {
+/// Like [`parse`], for a session whose environment files do more than assign variables.
+/// Their texts, trimmed and joined by newlines, must be in the string unchanged.
+pub(super) fn parse_with_session_env(
+    shell_string: &str,
+    session_env: &str,
+) -> Option<WrappedCommand> {
     read(shell_string, Some(session_env.trim()))
 }
 
@@ -69,13 +55,13 @@ const AND: &str = " && ";
 
 const SNAPSHOT_ENDS: &str = " 2>/dev/null || true";
 
-/// (read) Old bash refuses to start some commands.
+/// (read) The client does not run some commands with an old bash.
 const TOO_OLD: [&str; 2] = [
     r#"{ case "${BASH_VERSINFO-}" in '2'|'3') \builtin printf '%s\n' '__CLAUDE_CODE_DID_NOT_RUN_BASH_TOO_OLD='"${BASH_VERSION-}" >&2; \builtin exit 126; \exit 126;; esac; }"#,
     r#"{ case "${BASH_VERSINFO-}" in '2'|'3'|'4') \builtin printf '%s\n' '__CLAUDE_CODE_DID_NOT_RUN_BASH_TOO_OLD='"${BASH_VERSION-}" >&2; \builtin exit 126; \exit 126;; esac; }"#,
 ];
 
-/// (read) Set when the client turns off Bun's automatic installs.
+/// (read) The client adds this step when it turns off the automatic installs of Bun.
 const BUN_OPTIONS: &str = concat!(
     r#"{ \builtin test -n "${__CLAUDE_CC_BUN_OPTIONS-}" && \builtin export BUN_OPTIONS="$__CLAUDE_CC_BUN_OPTIONS" && \builtin unset -v __CLAUDE_CC_BUN_OPTIONS || { \builtin printf '%s\n' "#,
     "'Claude Code did not run this command: it could not set BUN_OPTIONS, which turns off automatic package installs in Bun. ",
@@ -83,7 +69,7 @@ const BUN_OPTIONS: &str = concat!(
     r"\builtin exit 126; }; }"
 );
 
-/// The newest spelling first; the second is (read), the last of 2.1.197.
+/// The newest spelling comes first; the second is (read), the last is from 2.1.197.
 const GLOBS: [&str; 3] = [
     r"{ \builtin shopt -u extglob || \builtin setopt NO_EXTENDED_GLOB NO_BARE_GLOB_QUAL NO_BRACE_CCL NO_MAGIC_EQUAL_SUBST; } >/dev/null 2>&1 || true",
     r"{ \builtin shopt -u extglob || \builtin setopt NO_EXTENDED_GLOB NO_BARE_GLOB_QUAL NO_BRACE_CCL NO_MAGIC_EQUAL_SUBST NO_EQUALS; } >/dev/null 2>&1 || true",
@@ -95,7 +81,7 @@ const FORGET: [&str; 2] = [
     r"{ \builtin unalias -- 'unsetenv'; \builtin unset -f -- 'unsetenv'; } >/dev/null 2>&1 || true",
 ];
 
-/// (read) macOS only, in front of a `git grep`.
+/// (read) On macOS the client adds this before a `git grep`.
 const GIT_GREP: &str = concat!(
     r#"function git { 'local' _cc_skip= _cc_word; for _cc_word in ${1+"$@"}; do "#,
     r#"if [ -n "$_cc_skip" ]; then _cc_skip=; continue; fi; case "$_cc_word" in "#,
@@ -104,8 +90,8 @@ const GIT_GREP: &str = concat!(
     r#"'command' 'git' ${1+"$@"}; }"#
 );
 
-fn read(shell_string: &str, session_env: Option<&str>) -> Option<Call> {
-    let mut rest = Reader(shell_string);
+fn read(shell_string: &str, session_env: Option<&str>) -> Option<WrappedCommand> {
+    let mut rest = WrapperReader(shell_string);
     let mut sources = Vec::new();
 
     let _ = rest.step_of(&TOO_OLD);
@@ -148,7 +134,7 @@ fn read(shell_string: &str, session_env: Option<&str>) -> Option<Call> {
     if !rest.0.is_empty() || !is_cwd_file(&cwd_file) {
         return None;
     }
-    Some(Call { script, cwd_file: Some(cwd_file), sources, session_env: env })
+    Some(WrappedCommand { script, cwd_file: Some(cwd_file), sources, session_env: env })
 }
 
 fn git_grep() -> String {
@@ -161,9 +147,9 @@ fn git_grep() -> String {
 }
 
 /// The unread part of the string.
-struct Reader<'a>(&'a str);
+struct WrapperReader<'a>(&'a str);
 
-impl<'a> Reader<'a> {
+impl<'a> WrapperReader<'a> {
     fn eat(&mut self, text: &str) -> bool {
         match self.0.strip_prefix(text) {
             Some(rest) => {
@@ -174,7 +160,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A whole step and what separates it from the next, or nothing.
+    /// Reads a whole step and the separator behind it, or nothing.
     fn step(&mut self, text: &str) -> bool {
         match self.0.strip_prefix(text).and_then(|rest| rest.strip_prefix(AND)) {
             Some(rest) => {
@@ -189,7 +175,7 @@ impl<'a> Reader<'a> {
         texts.iter().any(|text| self.step(text))
     }
 
-    /// One word as the client's quoting writes it, and no other spelling of it.
+    /// Reads one word in the spelling of the client's quoting, and in no other.
     fn word(&mut self) -> Option<String> {
         let mut word = String::new();
         let mut rest = self.0;
@@ -214,7 +200,7 @@ impl<'a> Reader<'a> {
             word.push_str(text);
             rest = after;
         }
-        // INVARIANT: what was read is exactly what the client would have written.
+        // INVARIANT: the bytes read are exactly those the client writes for this word.
         if self.0.strip_prefix(quote(&word).as_str()) != Some(rest) {
             return None;
         }
@@ -222,12 +208,12 @@ impl<'a> Reader<'a> {
         Some(word)
     }
 
-    /// Session environment made of assignments only, up to the client's `:`.
+    /// Reads session environment of assignments only, up to the client's `:`.
     ///
-    /// Reads nothing unless all of it is understood.
+    /// Reads nothing if one line is something else.
     fn assignments(&mut self) -> Option<String> {
         let all = self.0;
-        let mut lines = Reader(all);
+        let mut lines = WrapperReader(all);
         loop {
             if lines.eat(":") {
                 break;
@@ -284,7 +270,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Up to the closing quote; with `expands`, `$` may only name a variable.
+    /// Reads up to the closing quote. With `expands`, `$` may only name a variable.
     fn quoted(&mut self, close: char, expands: bool) -> Option<()> {
         loop {
             let mut chars = self.0.chars();
@@ -309,7 +295,7 @@ impl<'a> Reader<'a> {
         (!braced || self.eat("}")).then_some(())
     }
 
-    /// One or more characters that fit.
+    /// Reads one or more of these characters.
     fn take(&mut self, fits: impl Fn(char) -> bool) -> Option<&'a str> {
         let end = self.0.find(|c| !fits(c)).unwrap_or(self.0.len());
         let (text, rest) = self.0.split_at_checked(end)?;
@@ -318,7 +304,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Quotes as the client does: bare when it can be, else `'…'` with `'"'"'`.
+/// Quotes as the client does: without quotes if possible, else `'…'` with `'"'"'`.
 fn quote(word: &str) -> String {
     if !word.is_empty() && word.chars().all(is_plain) {
         return word.to_owned();
@@ -370,7 +356,7 @@ fn is_run(text: &str, most: usize, fits: impl Fn(char) -> bool) -> bool {
     !text.is_empty() && text.len() <= most && text.chars().all(fits)
 }
 
-/// The file name of an absolute path that has no `.`, `..` or doubled slash.
+/// The file name of an absolute path without `.`, `..` or a double slash.
 fn clean_name(path: &Path) -> Option<&str> {
     let plain = path.components().all(|c| matches!(c, Component::RootDir | Component::Normal(_)));
     let rebuilt: PathBuf = path.components().collect();

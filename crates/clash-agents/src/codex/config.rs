@@ -1,47 +1,48 @@
-//! Clash's tables in Codex's `config.toml`.
+//! The hooks of clash in Codex's `config.toml`.
 //!
-//! Clash adds one hook to each event, and the entry that makes Codex trust it.
-//! Codex runs a hook of the user only when the digest of its definition is on
-//! record, under the number of its group; it skips a hook it does not trust
-//! without a word. Clash finds its tables by their data: a hook that calls clash,
-//! and the trust entry of that hook. The file has no markers, because Codex adds
-//! its own tables at any place.
+//! Clash adds one hook to each event, and an entry that makes Codex trust it. Codex runs a
+//! user's hook only if the settings have the digest of its definition, under the number of
+//! its group. It skips any other hook without a message. Clash finds its tables by their
+//! data: a hook that calls clash, and the trust entry of that hook. Markers would not work,
+//! because Codex adds its own tables anywhere in the file.
 //!
-//! Older versions of clash wrote their tables between two comments. Those comments
-//! and the empty lines of that block go; every other table in it stays.
+//! Older versions of clash wrote their tables between two comments. Clash removes those
+//! comments and the empty lines of that block; every other table in it stays.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 use toml::de::{DeTable, DeValue};
 
-use super::{AGENT, EVENTS, own_sandbox, sha256};
+use super::{AGENT, EVENTS, own_sandbox};
 use crate::wiring::hook_entries::calls_clash;
-use crate::wiring::toml_text::{Change, Kind, TomlText, table};
-use crate::wiring::{HookCommand, OwnSandbox, SettingsEdit, SettingsError, State};
-use crate::{Event, Problem};
+use crate::wiring::text_edit::TextEdit;
+use crate::wiring::toml_text::{TomlStatementKind, TomlText, table};
+use crate::wiring::{HookCommand, OwnSandbox, SettingsEdit, SettingsError, WiringState};
+use crate::{HookEvent, WiringProblem};
 
-/// Stands in files that are clash's altogether, and began the block of older versions.
+/// In every file that clash wrote whole, and at the start of the block of older versions.
 pub(super) const MARK: &str =
     "# >>> clash: put here by `clash install`, goes with `clash uninstall`";
 /// The end of the block of older versions.
 const OLD_END: &str = "# <<< clash";
-/// Behind [`MARK`] where the text before did not end its last line.
+/// Behind [`MARK`] if the text before it had no line end.
 const OLD_UNENDED: &str = " (the line before had no end)";
-/// Behind our first header, where the text before did not end its last line.
+/// Behind clash's first header if the text before it had no line end.
 const UNENDED: &str = " # clash: the line before had no end";
-/// Seconds; the guard's own limit is shorter. It is part of the digest.
-const TIMEOUT: u32 = 30;
+/// The guard's own limit is shorter. Codex's digest includes this number.
+const HOOK_TIMEOUT_SECONDS: u32 = 30;
 
 #[derive(Debug)]
-pub(super) struct Hooks {
-    /// Where the text is going to be, which is part of what Codex trusts.
+pub(super) struct CodexHooks {
+    /// The path of the file, which Codex's trust entries include.
     pub(super) file: PathBuf,
     pub(super) line: String,
 }
 
-impl SettingsEdit for Hooks {
+impl SettingsEdit for CodexHooks {
     fn install(&self, text: &str) -> Result<String, SettingsError> {
         let toml = TomlText::parse(text)?;
         if !is_old(&toml) && self.is_current(&toml) {
@@ -55,21 +56,21 @@ impl SettingsEdit for Hooks {
         self.without_hooks(&own_sandbox::restore(text)?)
     }
 
-    fn state(&self, text: &str) -> Result<State, SettingsError> {
+    fn state(&self, text: &str) -> Result<WiringState, SettingsError> {
         let toml = TomlText::parse(text)?;
         if own_hooks(&toml).is_empty() {
-            return Ok(State::Absent);
+            return Ok(WiringState::Absent);
         }
         let mut wrong = Vec::new();
         if let Some(what) = off_switch(&table(text)?) {
-            wrong.push(Problem { what, fix: Some("remove it".to_owned()) });
+            wrong.push(WiringProblem { what, fix: Some("remove it".to_owned()) });
         }
         if is_old(&toml) || !self.is_current(&toml) {
             let what = "its hooks are not this clash's, or Codex does not trust them any more";
             let fix = Some(format!("clash install --agent {}", AGENT.name));
-            wrong.push(Problem { what: what.to_owned(), fix });
+            wrong.push(WiringProblem { what: what.to_owned(), fix });
         }
-        Ok(State::Present(wrong))
+        Ok(WiringState::Present(wrong))
     }
 
     fn commands(&self, text: &str) -> Result<Vec<HookCommand>, SettingsError> {
@@ -85,7 +86,7 @@ impl SettingsEdit for Hooks {
     }
 }
 
-/// The event that decides whether a tool runs.
+/// The event before a tool call.
 const JUDGING: &str = "PreToolUse";
 
 pub(super) fn commands(text: &str) -> Result<Vec<HookCommand>, SettingsError> {
@@ -98,19 +99,20 @@ pub(super) fn commands(text: &str) -> Result<Vec<HookCommand>, SettingsError> {
 #[derive(Debug)]
 struct OwnHook {
     event: String,
-    /// The numbers of its group and of the hook in it.
+    /// The numbers of its group, and of the hook in the group.
     place: (usize, usize),
     line: String,
-    /// Sections that go with it.
+    /// The sections to remove with it.
     sections: Vec<usize>,
-    /// Whether its group goes with it.
+    /// True if its group has no other hook.
     whole_group: bool,
 }
 
 fn own_hooks(toml: &TomlText<'_>) -> Vec<OwnHook> {
     let sections = toml.sections();
     let mut found: Vec<OwnHook> = Vec::new();
-    // For each event: the section of the last group, groups and hooks so far.
+    // For each event: the section of the last group, the number of groups and of hooks in
+    // it.
     let mut last: BTreeMap<&str, (usize, usize, usize)> = BTreeMap::new();
     let mut foreign: Vec<(String, usize)> = Vec::new();
     for (at, section) in sections.iter().enumerate().filter(|(_, section)| section.list) {
@@ -141,7 +143,7 @@ fn own_hooks(toml: &TomlText<'_>) -> Vec<OwnHook> {
         }
     }
     for hook in &mut found {
-        // The group of a hook that the user has put beside ours stays.
+        // A group with a hook of the user stays.
         if foreign.contains(&(hook.event.clone(), hook.place.0)) {
             hook.whole_group = false;
             hook.sections.remove(0);
@@ -150,8 +152,8 @@ fn own_hooks(toml: &TomlText<'_>) -> Vec<OwnHook> {
     found
 }
 
-impl Hooks {
-    /// The event and the place a trust entry of this file is about.
+impl CodexHooks {
+    /// The event and the place of the hook that a trust entry of this file is about.
     fn trusted(&self, path: &[String]) -> Option<(String, (usize, usize))> {
         let [hooks, state, key] = path else { return None };
         let rest = key.strip_prefix(&format!("{}:", self.file.display()))?;
@@ -162,7 +164,8 @@ impl Hooks {
         (hooks == "hooks" && state == "state").then_some((event, (group, hook)))
     }
 
-    /// Each event has our hook once, as this clash writes it, and Codex trusts it.
+    /// True if each event has the hook of clash once, as this version writes it, and Codex
+    /// trusts it.
     fn is_current(&self, toml: &TomlText<'_>) -> bool {
         let own = own_hooks(toml);
         let sections = toml.sections();
@@ -184,13 +187,13 @@ impl Hooks {
         own.len() == EVENTS.len() && EVENTS.iter().all(|(event, ..)| is_ours(event))
     }
 
-    /// The text without our hooks and their trust. Hooks of the user behind ours
-    /// get another number by that, so their trust entries get it too.
+    /// The text without clash's hooks and their trust entries. The user's hooks behind them
+    /// get lower numbers, and so do their trust entries.
     fn without_hooks(&self, text: &str) -> Result<String, SettingsError> {
         let toml = TomlText::parse(text)?;
         let own = own_hooks(&toml);
         let sections = toml.sections();
-        let mut changes = Vec::new();
+        let mut edits = Vec::new();
         let mut gone: Vec<usize> = own.iter().flat_map(|hook| hook.sections.clone()).collect();
         for (at, section) in sections.iter().enumerate() {
             let Some((event, place)) = self.trusted(section.path) else { continue };
@@ -207,7 +210,7 @@ impl Hooks {
             if let Some(header) = section.header.filter(|_| now != place) {
                 let ending = |(group, hook)| format!(":{event}:{group}:{hook}");
                 let text = toml.slice(&header.range).replacen(&ending(place), &ending(now), 1);
-                changes.push(Change { range: header.range.clone(), text });
+                edits.push(TextEdit { range: header.range.clone(), text });
             }
         }
         let mut unended = false;
@@ -215,13 +218,13 @@ impl Hooks {
             for statement in section.1.header.iter().copied().chain(section.1.pairs.iter().copied())
             {
                 unended |= toml.slice(&statement.range).contains(UNENDED);
-                changes.push(Change::remove(statement));
+                edits.push(statement.removed());
             }
         }
-        unended |= old_block(&toml, &mut changes);
-        let start = changes.iter().map(|change| change.range.start).min().unwrap_or_default();
-        let mut without = toml.apply(changes);
-        // The line end in front of our tables was ours, if nothing came behind it.
+        unended |= old_block(&toml, &mut edits);
+        let start = edits.iter().map(|edit| edit.range.start).min().unwrap_or_default();
+        let mut without = toml.apply(edits);
+        // Clash added the line end in front of its tables, if nothing follows it.
         if unended && without.len() == start {
             let end = without.strip_suffix("\r\n").or(without.strip_suffix('\n'));
             without.truncate(end.map_or(without.len(), str::len));
@@ -255,7 +258,7 @@ impl Hooks {
             new = format!("\n{}", new.replacen("]]\n", &format!("]]{UNENDED}\n"), 1));
         }
         let installed = format!("{without}{}", new.replace('\n', toml.newline()));
-        // Codex starts without a file it cannot read.
+        // Codex ignores a file it cannot read and starts.
         table(&installed).map_err(|_| SettingsError::Inline("hooks".to_owned()))?;
         Ok(installed)
     }
@@ -263,59 +266,61 @@ impl Hooks {
 
 /// True if an older version of clash wrote its block into this text.
 fn is_old(toml: &TomlText<'_>) -> bool {
-    let lines = toml.statements().iter().filter(|statement| statement.kind == Kind::Other);
+    let lines =
+        toml.statements().iter().filter(|statement| statement.kind == TomlStatementKind::Other);
     lines.into_iter().any(|line| toml.slice(&line.range).starts_with(MARK))
 }
 
-/// Removes the two comments of an older version, and the empty lines it wrote
-/// before its own headers. True if the text before the block had no line end.
-fn old_block(toml: &TomlText<'_>, changes: &mut Vec<Change>) -> bool {
+/// Removes the two comments of an older version and the empty lines before its headers.
+/// True if the text before the block had no line end.
+fn old_block(toml: &TomlText<'_>, edits: &mut Vec<TextEdit>) -> bool {
     let mut unended = false;
     let mut inside = false;
-    let mut empty: Option<Change> = None;
+    let mut empty: Option<TextEdit> = None;
     let mut more = Vec::new();
     for statement in toml.statements() {
         let text = toml.slice(&statement.range);
-        let is_comment = statement.kind == Kind::Other;
+        let is_comment = statement.kind == TomlStatementKind::Other;
         if is_comment && text.starts_with(MARK) {
             unended |= text.contains(OLD_UNENDED);
             inside = true;
-            more.push(Change::remove(statement));
+            more.push(statement.removed());
         } else if is_comment && inside && text.trim_end() == OLD_END {
             inside = false;
-            more.push(Change::remove(statement));
-        } else if inside && changes.iter().any(|change| change.range == statement.range) {
+            more.push(statement.removed());
+        } else if inside && edits.iter().any(|edit| edit.range == statement.range) {
             more.extend(empty.take());
         }
-        empty = (inside && text.trim().is_empty()).then(|| Change::remove(statement));
+        empty = (inside && text.trim().is_empty()).then(|| statement.removed());
     }
-    changes.extend(more);
+    edits.extend(more);
     unended
 }
 
-/// The tables every file with our hooks has.
+/// The tables of the hooks, without trust entries.
 fn hooks(line: &str) -> String {
-    let one = |(event, ..): &(&str, Event, bool)| {
+    let one = |(event, ..): &(&str, HookEvent, bool)| {
         format!(
-            "[[hooks.{event}]]\n[[hooks.{event}.hooks]]\ntype = \"command\"\ncommand = {}\ntimeout = {TIMEOUT}\n",
+            "[[hooks.{event}]]\n[[hooks.{event}.hooks]]\ntype = \"command\"\ncommand = {}\ntimeout = {HOOK_TIMEOUT_SECONDS}\n",
             quoted(line)
         )
     };
     EVENTS.iter().map(one).collect()
 }
 
-/// `/etc/codex/requirements.toml`: hooks that need no trust, and that no project
-/// switches off.
+/// `/etc/codex/requirements.toml`: its hooks need no trust, and no project can switch them
+/// off.
 pub(super) fn requirements(line: &str, dir: &Path) -> String {
     let dir = quoted(&dir.to_string_lossy());
     format!("{MARK}\n[features]\nhooks = true\n\n[hooks]\nmanaged_dir = {dir}\n\n{}", hooks(line))
 }
 
-/// Over the definition in a canonical form: sorted keys, defaults filled in.
+/// The digest of the definition in canonical form: sorted keys, with the default values.
 fn digest(event: &str, line: &str) -> String {
-    let hook = json!({"async": false, "command": line, "timeout": TIMEOUT, "type": "command"});
+    let hook = json!({"async": false, "command": line, "timeout": HOOK_TIMEOUT_SECONDS, "type": "command"});
     let identity = json!({"event_name": snake(event), "hooks": [hook]});
-    sha256::hex(identity.to_string().as_bytes())
+    let digest = Sha256::digest(identity.to_string());
+    digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// `PreToolUse` as `pre_tool_use`.
@@ -330,7 +335,7 @@ fn snake(event: &str) -> String {
     out
 }
 
-/// JSON's escapes are TOML's.
+/// TOML has the same escapes as JSON.
 pub(super) fn quoted(text: &str) -> String {
     Value::from(text).to_string()
 }
@@ -352,7 +357,7 @@ fn off_switch(table: &DeTable<'_>) -> Option<String> {
         .map(|name| format!("`features.{name}` switches every hook off"))
 }
 
-/// What a project's settings do against clash.
+/// A line about a project's settings that work against clash.
 pub(super) fn against_clash(file: &Path) -> Option<String> {
     use std::io::ErrorKind;
     let text = match std::fs::read_to_string(file) {
@@ -372,9 +377,9 @@ pub(super) fn against_clash(file: &Path) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn edit() -> Hooks {
+    fn edit() -> CodexHooks {
         let line = "o=$('/s/bin/clash' hook codex) || { echo \"x\" >&2; exit 2; }".to_owned();
-        Hooks { file: "/home/u/.codex/config.toml".into(), line }
+        CodexHooks { file: "/home/u/.codex/config.toml".into(), line }
     }
 
     #[test]
@@ -392,7 +397,7 @@ mod tests {
             "sandbox_mode = \"danger-full-access\"\n",
         ] {
             let installed = edit().install(text).unwrap();
-            assert_eq!(edit().state(&installed), Ok(State::Present(vec![])), "{installed}");
+            assert_eq!(edit().state(&installed), Ok(WiringState::Present(vec![])), "{installed}");
             assert_eq!(edit().install(&installed).unwrap(), installed);
             assert_eq!(edit().uninstall(&installed).unwrap(), text);
             assert_eq!(edit().uninstall(text).unwrap(), text);
@@ -406,12 +411,12 @@ mod tests {
         assert!(installed.contains("/.codex/config.toml:pre_tool_use:1:0\""), "{installed}");
         assert!(installed.contains("/.codex/config.toml:post_tool_use:0:0\""), "{installed}");
         let moved = format!("{user}{}", edit().install("").unwrap());
-        let State::Present(wrong) = edit().state(&moved).unwrap() else { panic!("absent") };
+        let WiringState::Present(wrong) = edit().state(&moved).unwrap() else { panic!("absent") };
         assert!(wrong[0].what.contains("does not trust"), "{wrong:?}");
     }
 
     #[test]
-    fn tables_of_the_client_stay_wherever_they_are() {
+    fn tables_of_the_client_stay_in_any_place() {
         let installed = edit().install("a = 1").unwrap();
         let behind = format!("{installed}\n[mcp_servers.foo]\ncommand = \"echo\"\n");
         assert_eq!(edit().install(&behind).unwrap(), behind);
@@ -425,11 +430,11 @@ mod tests {
         let left = "a = 1\n# mine\n[projects.\"/p\"]\ntrust_level = \"trusted\"\n\n";
         assert_eq!(edit().install(&among).unwrap(), among);
         assert_eq!(edit().uninstall(&among).unwrap(), left);
-        let moved = Hooks { line: edit().line.replace("/s/", "/t/"), ..edit() };
+        let moved = CodexHooks { line: edit().line.replace("/s/", "/t/"), ..edit() };
         assert_eq!(moved.uninstall(&moved.install(&among).unwrap()).unwrap(), left);
     }
 
-    /// As clash wrote it before, with a table that `codex mcp add` put inside.
+    /// As an older version of clash wrote it, with a table that `codex mcp add` put inside.
     fn old(before: &str, note: &str, inside: &str) -> String {
         let line = edit().line;
         let hook = |event: &str| {
@@ -451,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn the_block_of_older_versions_goes_and_the_client_s_tables_stay() {
+    fn the_old_block_goes_and_tables_of_the_client_stay() {
         let foo = "\n[mcp_servers.foo]\ncommand = \"echo\"\n";
         for (before, note, inside, left) in [
             ("", "", "", "".to_owned()),
@@ -461,12 +466,14 @@ mod tests {
             ("", "", foo, foo.to_owned()),
         ] {
             let text = old(before, note, inside);
-            let State::Present(wrong) = edit().state(&text).unwrap() else { panic!("absent") };
+            let WiringState::Present(wrong) = edit().state(&text).unwrap() else {
+                panic!("absent")
+            };
             assert!(!wrong.is_empty());
             assert_eq!(edit().uninstall(&text).unwrap(), left);
             let upgraded = edit().install(&text).unwrap();
             assert!(!upgraded.contains(MARK) && !upgraded.contains(OLD_END), "{upgraded}");
-            assert_eq!(edit().state(&upgraded), Ok(State::Present(vec![])));
+            assert_eq!(edit().state(&upgraded), Ok(WiringState::Present(vec![])));
             assert_eq!(edit().uninstall(&upgraded).unwrap(), left);
         }
     }
@@ -497,11 +504,11 @@ mod tests {
         }
         assert!(edit().state("features.hooks = false\n").is_ok());
         let off = edit().install("[features]\nhooks = false\n").unwrap();
-        let State::Present(wrong) = edit().state(&off).unwrap() else { panic!("absent") };
+        let WiringState::Present(wrong) = edit().state(&off).unwrap() else { panic!("absent") };
         assert!(wrong[0].what.contains("switches every hook off"), "{wrong:?}");
     }
 
-    /// Accepted by the real client; a change of it makes every hook untrusted.
+    /// The real client accepts this digest. With another, it trusts no hook.
     #[test]
     fn the_digest_is_the_client_s() {
         assert_eq!(

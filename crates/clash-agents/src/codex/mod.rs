@@ -1,24 +1,26 @@
-//! Codex CLI: what its hooks send and what they understand.
+//! Codex CLI: its messages, its replies and its settings.
 //!
-//! Seen with version 0.166. Its words are Claude's with less forgiveness: an
-//! unknown field, a missing reason or an `ask` makes it run the tool. So a
-//! refusal is always the exit status, and nothing is ever asked. Commands get
-//! into their sandbox by rewriting. `apply_patch`, also as a lone heredoc in a
-//! shell command, is done by the client itself: there the paths are judged.
+//! Seen with version 0.166. It uses Claude Code's words and is stricter: after an unknown
+//! field, a missing reason or an `ask` it runs the tool. So clash refuses with the exit
+//! status and never asks. The hook puts clash in front of commands. The client itself
+//! carries out `apply_patch`, also as a lone here-document in a shell command: there the
+//! hook judges the paths.
 //!
-//! What no hook sees: `write_stdin` into a running command, which stays in its
-//! sandbox, and searches that the model's server runs.
+//! No hook sees `write_stdin` into a running command, which stays in its sandbox, or
+//! searches on the model's server.
 
 mod config;
 mod own_sandbox;
-mod sha256;
 
 use std::path::{Path, PathBuf};
 
-use super::claude_like::{self, Dialect};
+use super::claude_like::{self, ClaudeDialect};
 use super::wiring::guard;
-use super::wiring::{Calls, HookCommand, Scope, SettingsError, WholeFile, Wired};
-use super::{Abilities, Agent, Asks, Confines, Event, Message, Wanted, patch};
+use super::wiring::{ClashCall, HookCommand, InstallScope, SettingsError, WholeFile, WiredFile};
+use super::{
+    Agent, AgentAbilities, AgentExtras, ConfinementMethod, HookEvent, HookMessage, QuestionSupport,
+    ToolUseResult, patch,
+};
 use crate::context::{UserContext, settings_roots};
 use crate::tool_input::CallContext;
 use crate::variables;
@@ -26,11 +28,11 @@ use crate::variables;
 pub(crate) static AGENT: Agent = Agent {
     name: "codex",
     title: "Codex CLI",
-    abilities: Abilities {
+    abilities: AgentAbilities {
         program: "codex",
         oldest: [0, 160, 0],
-        asks: Asks::No,
-        confines: Confines::Rewrite,
+        asks: QuestionSupport::No,
+        confines: ConfinementMethod::Rewrite,
         project: None,
         session: None,
         moves_files: false,
@@ -44,19 +46,26 @@ pub(crate) static AGENT: Agent = Agent {
     files,
     steers,
     hostile,
+    extras: AgentExtras {
+        command_rules: crate::own_rules::codex_rules,
+        history: Some(home),
+        importable,
+        ..AgentExtras::NONE
+    },
 };
 
-/// Without the end of a session: it is not told to `codex exec`.
-const EVENTS: &[(&str, Event, bool)] = &[
-    ("PreToolUse", Event::BeforeTool, false),
-    ("PostToolUse", Event::AfterTool, false),
-    ("PermissionRequest", Event::Question, false),
-    ("SessionStart", Event::SessionStart, false),
+/// Without the end of a session: `codex exec` does not report it.
+const EVENTS: &[(&str, HookEvent, bool)] = &[
+    ("PreToolUse", HookEvent::BeforeTool, false),
+    ("PostToolUse", HookEvent::AfterTool, false),
+    ("PermissionRequest", HookEvent::Question, false),
+    ("SessionStart", HookEvent::SessionStart, false),
 ];
 
-const DIALECT: Dialect = Dialect { events: EVENTS, deny_by_document: false, system_message: false };
+const DIALECT: ClaudeDialect =
+    ClaudeDialect { events: EVENTS, deny_by_document: false, system_message: false };
 
-fn call(message: &Message, context: &CallContext<'_>) -> Wanted {
+fn call(message: &HookMessage, context: &CallContext<'_>) -> ToolUseResult {
     let text = message.command().unwrap_or_default();
     if message.tool == "apply_patch" {
         return patch::touched(&message.tool, text, context).map(Some);
@@ -76,27 +85,41 @@ pub(super) fn home(user: &UserContext) -> PathBuf {
     user.path_variable(variables::CODEX_HOME).unwrap_or_else(|| user.home.join(".codex"))
 }
 
-fn files(user: &UserContext, scope: &Scope) -> Vec<Wired> {
+fn files(user: &UserContext, scope: &InstallScope) -> Vec<WiredFile> {
     let line = guard::line(user, AGENT.name, &AGENT.abilities);
     match scope {
-        Scope::User => {
+        InstallScope::User => {
             let file = home(user).join("config.toml");
-            let edit = config::Hooks { file: file.clone(), line };
-            vec![Wired { file, edit: Box::new(edit) }]
+            let edit = config::CodexHooks { file: file.clone(), line };
+            vec![WiredFile { file, edit: Box::new(edit) }]
         }
-        // Its hooks would have to be trusted in the settings of each user.
-        Scope::Project(_) => Vec::new(),
-        Scope::Managed => {
+        // Each user would have to trust its hooks in their own settings.
+        InstallScope::Project(_) => Vec::new(),
+        InstallScope::Managed => {
             let edit = WholeFile {
                 agent: AGENT.name,
                 text: config::requirements(&line, &user.state),
                 mark: config::MARK,
-                calls: Calls::Toml,
+                calls: ClashCall::Toml,
             };
             let file = PathBuf::from("/etc/codex/requirements.toml");
-            vec![Wired { file, edit: Box::new(edit) }]
+            vec![WiredFile { file, edit: Box::new(edit) }]
         }
     }
+}
+
+/// `config.toml` and the files in `rules`, of the user and of the project.
+fn importable(user: &UserContext, project: &Path) -> Vec<PathBuf> {
+    let dirs = [user.home.join(".codex"), project.join(".codex")];
+    let mut files = dirs.each_ref().map(|dir| dir.join("config.toml")).to_vec();
+    for dir in dirs {
+        let entries = std::fs::read_dir(dir.join("rules")).into_iter().flatten().flatten();
+        let mut rules: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+        rules.retain(|path| path.extension().is_some_and(|extension| extension == "rules"));
+        rules.sort();
+        files.extend(rules);
+    }
+    files
 }
 
 /// The commands in a TOML text that judge tool calls.
@@ -110,13 +133,13 @@ fn steers(user: &UserContext, project: &Path) -> Vec<PathBuf> {
     paths
 }
 
-/// The client reads those of every directory up to the root of the repository.
+/// The client reads `.codex` of every directory up to the root of the repository.
 fn of_project(project: &Path) -> Vec<PathBuf> {
     settings_roots(project).into_iter().map(|root| root.join(".codex")).collect()
 }
 
-/// A project that is trusted, as one without an entry is in `codex exec`, can
-/// switch every hook off, also those of the machine.
+/// A trusted project can switch every hook off, also those of the machine. `codex exec`
+/// trusts a project without an entry.
 fn hostile(user: &UserContext, project: &Path) -> Option<String> {
     let own = home(user);
     of_project(project).into_iter().filter(|dir| *dir != own).find_map(|dir| {
@@ -129,7 +152,7 @@ fn hostile(user: &UserContext, project: &Path) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Answer, Reply};
+    use crate::{HookAnswer, HookReply};
     use clash_policy::ToolInput;
 
     const PRE: &str = r#"{"session_id":"01a1e287","turn_id":"t","transcript_path":"/t","cwd":"/p","hook_event_name":"PreToolUse","model":"m","permission_mode":"bypassPermissions","tool_name":"Bash","tool_input":{"command":"ls"},"tool_use_id":"call_1_0"}"#;
@@ -147,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_patch_is_judged_by_its_paths_and_anything_else_is_a_script() {
+    fn a_patch_is_judged_by_its_paths_else_it_is_a_script() {
         let body = "*** Begin Patch\n*** Add File: a\n+x\n*** End Patch";
         assert_eq!(files(wanted("apply_patch", body)), ["/p/a"]);
         assert_eq!(
@@ -160,17 +183,17 @@ mod tests {
 
     #[test]
     fn a_question_is_never_put_and_a_refusal_is_the_exit_status() {
-        let reply = DIALECT.reply(Event::BeforeTool, Answer::Deny { reason: "no".into() });
-        assert_eq!(reply, Reply::blocked("no".into()));
-        assert_eq!(AGENT.abilities.asks, Asks::No);
+        let reply = DIALECT.reply(HookEvent::BeforeTool, HookAnswer::Deny { reason: "no".into() });
+        assert_eq!(reply, HookReply::blocked("no".into()));
+        assert_eq!(AGENT.abilities.asks, QuestionSupport::No);
     }
 
     #[test]
-    fn a_rewritten_command_comes_with_an_allow_and_nothing_the_client_does_not_know() {
+    fn a_rewritten_command_comes_with_known_fields_only() {
         let (_, message) = DIALECT.parse(PRE.as_bytes()).unwrap();
         let updated_input = claude_like::rewrite(&message, "wrapped");
-        let allow = Answer::Allow { reason: "r".into(), updated_input };
-        let reply = DIALECT.reply(Event::BeforeTool, allow).document.unwrap().to_string();
+        let allow = HookAnswer::Allow { reason: "r".into(), updated_input };
+        let reply = DIALECT.reply(HookEvent::BeforeTool, allow).document.unwrap().to_string();
         insta::assert_snapshot!(reply, @r#"{"hookSpecificOutput":{"hookEventName":"PreToolUse","permissionDecision":"allow","permissionDecisionReason":"r","updatedInput":{"command":"wrapped"}}}"#);
     }
 }

@@ -1,29 +1,30 @@
-//! The sandbox of Codex itself, which `sandbox_mode` in `config.toml` sets.
+//! Codex's own sandbox, which `sandbox_mode` in `config.toml` sets.
 //!
-//! Seen with version 0.166: without the setting, `codex exec` runs every command
-//! on a read-only file system. The hook runs outside of that sandbox, and the
-//! launcher runs inside, where it cannot take the approval: no command runs. With
-//! `sandbox_mode = "danger-full-access"` the launcher works. Clash confines every
-//! command then, and judges every other tool.
+//! Seen with version 0.166: without the setting, `codex exec` runs every command on a
+//! read-only file system. The hook runs outside of that sandbox. The launcher runs inside,
+//! where it cannot take the approval, so no command runs. With `sandbox_mode =
+//! "danger-full-access"` the launcher works: clash confines every command and judges every
+//! other tool.
 //!
-//! The value of the user stays on the line, in a comment behind ours.
+//! The user's value stays on the line, in a comment behind clash's value.
 
 use toml::de::{DeTable, DeValue};
 
 use super::config::at;
-use crate::wiring::toml_text::{Change, Kind, Statement, TomlText, table};
+use crate::wiring::text_edit::TextEdit;
+use crate::wiring::toml_text::{TomlStatement, TomlStatementKind, TomlText, table};
 use crate::wiring::{OwnSandbox, SettingsError};
 
 const KEY: &str = "sandbox_mode";
 const OFF: &str = "danger-full-access";
 const OFF_WRITTEN: &str = "\"danger-full-access\"";
 const CHANGE: &str = "sandbox_mode = \"danger-full-access\"";
-/// Between our value and the user's.
+/// Between clash's value and the user's.
 const KEPT: &str = " # clash keeps: ";
-/// Behind our value, where there was no setting.
+/// Behind clash's value, if the user had no setting.
 const ADDED: &str = " # clash confines every command instead";
 
-/// What holds by this text. The command line of Codex can say otherwise.
+/// The sandbox that this text sets. The command line of Codex can set another.
 pub(super) fn look(text: &str) -> Result<OwnSandbox, SettingsError> {
     let data = table(text)?;
     let fix = "start Codex with `--sandbox danger-full-access`, or remove the setting";
@@ -50,8 +51,11 @@ pub(super) fn look(text: &str) -> Result<OwnSandbox, SettingsError> {
     })
 }
 
-fn setting<'t>(toml: &'t TomlText<'_>) -> Option<&'t Statement> {
-    let root = toml.statements().iter().take_while(|s| !matches!(s.kind, Kind::Header { .. }));
+fn setting<'t>(toml: &'t TomlText<'_>) -> Option<&'t TomlStatement> {
+    let root = toml
+        .statements()
+        .iter()
+        .take_while(|s| !matches!(s.kind, TomlStatementKind::Header { .. }));
     root.into_iter().find(|statement| statement.is_key(KEY))
 }
 
@@ -61,54 +65,56 @@ pub(super) fn switch_off(text: &str) -> Result<String, SettingsError> {
     }
     let text = restore(text)?;
     let toml = TomlText::parse(&text)?;
-    if let Some(Statement { kind: Kind::Pair { value, .. }, .. }) = setting(&toml) {
+    if let Some(TomlStatement { kind: TomlStatementKind::Pair { value, .. }, .. }) = setting(&toml)
+    {
         if toml.slice(value).contains('\n') {
             return Err(SettingsError::Taken(KEY.to_owned()));
         }
         let ours = format!("{OFF_WRITTEN}{KEPT}");
-        return Ok(toml.apply(vec![Change { range: value.start..value.start, text: ours }]));
+        return Ok(toml.apply(vec![TextEdit::insert(value.start, ours)]));
     }
-    // Behind the last key that belongs to no table.
+    // The line goes behind the last key that belongs to no table.
     let statements = toml.statements();
-    let root = statements.iter().take_while(|s| !matches!(s.kind, Kind::Header { .. }));
-    let last = root.filter(|s| matches!(s.kind, Kind::Pair { .. })).last();
+    let root =
+        statements.iter().take_while(|s| !matches!(s.kind, TomlStatementKind::Header { .. }));
+    let last = root.filter(|s| matches!(s.kind, TomlStatementKind::Pair { .. })).last();
     let start = statements.first().map_or(text.len(), |first| first.range.start);
     let at = last.map_or(start, |pair| pair.range.end);
     let unended = last.is_some_and(|pair| !toml.slice(&pair.range).ends_with('\n'));
     let newline = toml.newline();
     let line = format!("{CHANGE}{ADDED}{newline}");
     let line = if unended { format!("{newline}{line}") } else { line };
-    Ok(toml.apply(vec![Change { range: at..at, text: line }]))
+    Ok(toml.apply(vec![TextEdit::insert(at, line)]))
 }
 
-/// The text as it was before [`switch_off`]. A value that is not ours any more is
-/// the user's and stays.
+/// The text as it was before [`switch_off`]. If the value is no longer clash's, the user
+/// has set it and it stays.
 pub(super) fn restore(text: &str) -> Result<String, SettingsError> {
     let toml = TomlText::parse(text)?;
     let Some(statement) = setting(&toml) else { return Ok(text.to_owned()) };
-    let Kind::Pair { value, .. } = &statement.kind else { return Ok(text.to_owned()) };
+    let TomlStatementKind::Pair { value, .. } = &statement.kind else { return Ok(text.to_owned()) };
     let behind = toml.slice(&(value.end..statement.range.end));
     let is_ours = toml.slice(value) == OFF_WRITTEN;
-    let change = if behind.starts_with(ADDED) {
+    let edit = if behind.starts_with(ADDED) {
         if is_ours {
-            Change::remove(statement)
+            statement.removed()
         } else {
-            Change { range: value.end..value.end + ADDED.len(), text: String::new() }
+            TextEdit::remove(value.end..value.end + ADDED.len())
         }
     } else if let Some(kept) = behind.strip_prefix(KEPT) {
         let end = value.end + KEPT.len();
         if is_ours {
-            Change { range: value.start..end, text: String::new() }
+            TextEdit::remove(value.start..end)
         } else {
-            Change { range: value.end..end + length_of_value(kept), text: String::new() }
+            TextEdit::remove(value.end..end + length_of_value(kept))
         }
     } else {
         return Ok(text.to_owned());
     };
-    Ok(toml.apply(vec![change]))
+    Ok(toml.apply(vec![edit]))
 }
 
-/// How many bytes the value at the start of this text has.
+/// The length in bytes of the value at the start of this text.
 fn length_of_value(text: &str) -> usize {
     const START: &str = "x = ";
     let line = format!("{START}{}", text.lines().next().unwrap_or_default());

@@ -1,19 +1,21 @@
-//! Clash's entries in a settings file that lists hooks right under their events,
-//! as Cursor has it: `{"version": 1, "hooks": {EVENT: [{"command": …}]}}`.
+//! The entries of clash in a settings file that lists hooks right below their events, such
+//! as Cursor's: `{"version": 1, "hooks": {EVENT: [{"command": …}]}}`.
 //!
-//! What is the user's stays as it is, byte for byte, as [`super::json_edit`] has
-//! it. A `version` behind our own `hooks` came with them and goes with them.
+//! Every byte of the user stays, as in [`super::json_edit`]. Clash wrote a `version` behind
+//! its own `hooks` and removes it with them.
 
 use super::hook_entries::calls_clash;
-use super::json_edit::{Document, Item, JsonSyntax, New, Node, Removal, Twice};
-use super::{HookCommand, SettingsEdit, SettingsError, State};
-use crate::Problem;
+use super::json_edit::{
+    DuplicateKeyAt, ItemRemoval, JsonDocument, JsonNode, JsonSyntax, NewItem, NewValue,
+};
+use super::{HookCommand, SettingsEdit, SettingsError, WiringState};
+use crate::WiringProblem;
 
 #[derive(Debug)]
 pub(crate) struct FlatHooks {
     pub(crate) agent: &'static str,
     pub(crate) events: &'static [&'static str],
-    /// The shell line every hook runs.
+    /// The shell line of every hook.
     pub(crate) line: String,
     /// In seconds.
     pub(crate) timeout: u32,
@@ -23,35 +25,35 @@ const HOOKS: &str = "hooks";
 const VERSION: &str = "version";
 
 impl FlatHooks {
-    fn hook(&self) -> New {
-        New::Object(vec![
-            ("command", New::String(self.line.clone())),
-            ("failClosed", New::True),
-            ("timeout", New::Number(self.timeout)),
+    fn hook(&self) -> NewValue {
+        NewValue::Object(vec![
+            ("command", NewValue::String(self.line.clone())),
+            ("failClosed", NewValue::True),
+            ("timeout", NewValue::Number(self.timeout)),
         ])
     }
 
-    fn list(&self) -> New {
-        New::Array(vec![self.hook()])
+    fn list(&self) -> NewValue {
+        NewValue::Array(vec![self.hook()])
     }
 
-    fn line_of<'n>(&self, hook: &'n Node) -> Option<&'n str> {
-        let line = hook.get("command").ok().flatten().and_then(Node::as_str)?;
+    fn line_of<'n>(&self, hook: &'n JsonNode) -> Option<&'n str> {
+        let line = hook.get("command").ok().flatten().and_then(JsonNode::as_str)?;
         calls_clash(line, self.agent).then_some(line)
     }
 
-    /// Every event has the hook, once.
-    fn is_current(&self, hooks: Option<&Node>) -> bool {
+    /// True if every event has the hook once.
+    fn is_current(&self, hooks: Option<&JsonNode>) -> bool {
         let lines = |event: &str| -> Vec<&str> {
             let list = hooks.and_then(|hooks| hooks.get(event).ok().flatten());
-            let elements = list.map(Node::elements).unwrap_or_default();
+            let elements = list.map(JsonNode::elements).unwrap_or_default();
             elements.iter().filter_map(|hook| self.line_of(hook)).collect()
         };
         self.events.iter().all(|event| lines(event) == [self.line.as_str()])
     }
 
-    fn has_any(&self, hooks: Option<&Node>) -> bool {
-        let lists = hooks.map(Node::members).unwrap_or_default().iter();
+    fn has_any(&self, hooks: Option<&JsonNode>) -> bool {
+        let lists = hooks.map(JsonNode::members).unwrap_or_default().iter();
         lists.flat_map(|list| list.value.elements()).any(|hook| self.line_of(hook).is_some())
     }
 }
@@ -71,7 +73,7 @@ impl SettingsEdit for FlatHooks {
             let list = hooks.map_or(Ok(None), |hooks| parsed.get(hooks, event))?;
             match list {
                 Some(list) if list.is_array() => {
-                    let item = Item { key: None, value: self.hook() };
+                    let item = NewItem { key: None, value: self.hook() };
                     edits.extend(document.append(list, &[item]));
                 }
                 Some(list) => return Err(parsed.not(list, event, "an array")),
@@ -80,22 +82,23 @@ impl SettingsEdit for FlatHooks {
         }
         match hooks {
             Some(hooks) => {
-                let items = events.into_iter().map(|(key, value)| Item { key: Some(key), value });
-                let items: Vec<Item> = items.collect();
+                let items =
+                    events.into_iter().map(|(key, value)| NewItem { key: Some(key), value });
+                let items: Vec<NewItem> = items.collect();
                 if !items.is_empty() {
                     edits.extend(document.append(hooks, &items));
                 }
             }
             None => {
-                let mut items = vec![Item { key: Some(HOOKS), value: New::Object(events) }];
+                let mut items = vec![NewItem { key: Some(HOOKS), value: NewValue::Object(events) }];
                 if parsed.get(&document.root, VERSION)?.is_none() {
-                    items.push(Item { key: Some(VERSION), value: New::Number(1) });
+                    items.push(NewItem { key: Some(VERSION), value: NewValue::Number(1) });
                 }
                 edits.extend(document.append(&document.root, &items));
             }
         }
         let filled = document.apply(edits);
-        // Nothing of the user's to keep: no mark behind the bracket.
+        // A new file has nothing of the user: no mark behind the bracket.
         Ok(if fresh { format!("{}\n", filled.replacen("{ ", "{", 1)) } else { filled })
     }
 
@@ -108,15 +111,15 @@ impl SettingsEdit for FlatHooks {
             let list = event.value.elements().iter().enumerate();
             let own = list.filter(|(_, hook)| self.line_of(hook).is_some()).map(|(at, _)| at);
             match document.remove(&event.value, &own.collect::<Vec<_>>()) {
-                Removal::Edits(inner) => edits.extend(inner),
-                Removal::All => events.push(index),
+                ItemRemoval::Edits(inner) => edits.extend(inner),
+                ItemRemoval::All => events.push(index),
             }
         }
         match document.remove(hooks, &events) {
-            Removal::Edits(inner) => edits.extend(inner),
-            Removal::All => match document.remove(&document.root, &parsed.ours()) {
-                Removal::Edits(root) => edits = root,
-                Removal::All => return Ok(String::new()),
+            ItemRemoval::Edits(inner) => edits.extend(inner),
+            ItemRemoval::All => match document.remove(&document.root, &parsed.ours()) {
+                ItemRemoval::Edits(root) => edits = root,
+                ItemRemoval::All => return Ok(String::new()),
             },
         }
         Ok(document.apply(edits))
@@ -124,7 +127,7 @@ impl SettingsEdit for FlatHooks {
 
     fn commands(&self, text: &str) -> Result<Vec<HookCommand>, SettingsError> {
         let (parsed, _) = parse(text)?;
-        let lists = parsed.hooks()?.map(Node::members).unwrap_or_default().iter();
+        let lists = parsed.hooks()?.map(JsonNode::members).unwrap_or_default().iter();
         let hooks = lists.flat_map(|list| list.value.elements());
         let lines = hooks.filter_map(|hook| self.line_of(hook));
         let mut found: Vec<HookCommand> =
@@ -133,25 +136,26 @@ impl SettingsEdit for FlatHooks {
         Ok(found)
     }
 
-    fn state(&self, text: &str) -> Result<State, SettingsError> {
+    fn state(&self, text: &str) -> Result<WiringState, SettingsError> {
         let (parsed, _) = parse(text)?;
         let hooks = parsed.hooks()?;
         if !self.has_any(hooks) {
-            return Ok(State::Absent);
+            return Ok(WiringState::Absent);
         }
         if self.is_current(hooks) {
-            return Ok(State::Present(Vec::new()));
+            return Ok(WiringState::Present(Vec::new()));
         }
         let fix = Some(format!("clash install --agent {}", self.agent));
         let what = "its hooks are not what this clash writes".to_owned();
-        Ok(State::Present(vec![Problem { what, fix }]))
+        Ok(WiringState::Present(vec![WiringProblem { what, fix }]))
     }
 }
 
-/// The text as JSON, and whether there was none.
-fn parse(text: &str) -> Result<(Parsed<'_>, bool), SettingsError> {
+/// The text as JSON, and true if the text was empty.
+fn parse(text: &str) -> Result<(FlatSettings<'_>, bool), SettingsError> {
     let fresh = text.trim().is_empty();
-    let parsed = Parsed(Document::parse(if fresh { "{}" } else { text }, JsonSyntax::Strict)?);
+    let parsed =
+        FlatSettings(JsonDocument::parse(if fresh { "{}" } else { text }, JsonSyntax::Strict)?);
     let root = &parsed.0.root;
     if root.is_object() {
         Ok((parsed, fresh))
@@ -160,29 +164,34 @@ fn parse(text: &str) -> Result<(Parsed<'_>, bool), SettingsError> {
     }
 }
 
-struct Parsed<'a>(Document<'a>);
+struct FlatSettings<'a>(JsonDocument<'a>);
 
-impl Parsed<'_> {
-    fn get<'n>(&self, node: &'n Node, key: &str) -> Result<Option<&'n Node>, SettingsError> {
-        node.get(key).map_err(|Twice { offset }| SettingsError::DuplicateKey {
+impl FlatSettings<'_> {
+    fn get<'n>(
+        &self,
+        node: &'n JsonNode,
+        key: &str,
+    ) -> Result<Option<&'n JsonNode>, SettingsError> {
+        node.get(key).map_err(|DuplicateKeyAt { offset }| SettingsError::DuplicateKey {
             what: key.to_owned(),
             line: self.0.line(offset),
         })
     }
 
-    fn hooks(&self) -> Result<Option<&Node>, SettingsError> {
+    fn hooks(&self) -> Result<Option<&JsonNode>, SettingsError> {
         match self.get(&self.0.root, HOOKS)? {
             Some(hooks) if !hooks.is_object() => Err(self.not(hooks, HOOKS, "an object")),
             hooks => Ok(hooks),
         }
     }
 
-    fn not(&self, node: &Node, what: &str, expected: &'static str) -> SettingsError {
+    fn not(&self, node: &JsonNode, what: &str, expected: &'static str) -> SettingsError {
         let line = self.0.line(node.offset());
         SettingsError::WrongType { what: what.to_owned(), expected, line }
     }
 
-    /// Where our `hooks` are in the root, and the `version` that came with them.
+    /// The indices of clash's `hooks` in the root, and of the `version` that clash wrote
+    /// with them.
     fn ours(&self) -> Vec<usize> {
         let members = self.0.root.members();
         let Some(at) = members.iter().position(|member| member.key == HOOKS) else {
@@ -228,14 +237,18 @@ mod tests {
             let parsed: serde_json::Value = serde_json::from_str(&installed).unwrap();
             assert_eq!(parsed["version"], 1, "{installed}");
             assert!(installed.contains("\"failClosed\""), "{installed}");
-            assert_eq!(edit("/s/bin").state(&installed), Ok(State::Present(vec![])), "{installed}");
+            assert_eq!(
+                edit("/s/bin").state(&installed),
+                Ok(WiringState::Present(vec![])),
+                "{installed}"
+            );
             assert_eq!(edit("/s/bin").install(&installed).unwrap(), installed);
             assert_eq!(edit("/s/bin").uninstall(&installed).unwrap(), text);
             assert_eq!(edit("/s/bin").uninstall(text).unwrap(), text);
-            assert_eq!(edit("/s/bin").state(text), Ok(State::Absent));
-            // Another version of clash finds what this one wrote.
+            assert_eq!(edit("/s/bin").state(text), Ok(WiringState::Absent));
+            // Another version of clash finds the entries of this one.
             assert!(
-                matches!(edit("/t").state(&installed), Ok(State::Present(wrong)) if wrong.len() == 1)
+                matches!(edit("/t").state(&installed), Ok(WiringState::Present(wrong)) if wrong.len() == 1)
             );
             let moved = edit("/t").install(&installed).unwrap();
             assert_eq!(moved, installed.replace("/s/bin/", "/t/"));
@@ -243,7 +256,7 @@ mod tests {
     }
 
     proptest::proptest! {
-        /// Whatever others have there, and however it is laid out.
+        /// Any other content, in any layout.
         #[test]
         fn only_our_hooks_come_and_go(
             names in proptest::collection::vec("[a-z]{1,6}|preToolUse|version|hooks|beforeShellExecution", 0..5),
@@ -266,13 +279,13 @@ mod tests {
             if let Ok(installed) = edit("/s").install(&text) {
                 proptest::prop_assert_eq!(edit("/s").uninstall(&installed).unwrap(), text);
                 proptest::prop_assert_eq!(edit("/s").install(&installed).unwrap(), installed.clone());
-                proptest::prop_assert_eq!(edit("/s").state(&installed), Ok(State::Present(vec![])));
+                proptest::prop_assert_eq!(edit("/s").state(&installed), Ok(WiringState::Present(vec![])));
             }
         }
     }
 
     #[test]
-    fn a_file_that_is_not_of_this_shape_is_left_alone() {
+    fn a_file_of_another_form_is_left_alone() {
         for text in [
             "[]",
             "{\"hooks\": []}",

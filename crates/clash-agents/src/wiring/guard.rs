@@ -1,27 +1,28 @@
-//! The command line that agents are told to run for their hooks.
+//! The command line of clash's hooks in the settings of agents.
 //!
-//! Most clients run the tool when a hook is missing, crashes, hangs or prints
-//! junk. The line around clash turns each of these into exit status 2 with a
-//! text on standard error, which blocks: a failure by its status, a hang by
-//! `timeout`, junk by looking at how the answer begins. Everything is called by
-//! its full path, because a project can set `PATH` for hooks.
+//! Most clients run the tool if a hook is missing, crashes, hangs or prints junk. This line
+//! turns each of these into exit status 2 with a text on standard error, which blocks the
+//! call. It sees a failure by the status, ends a hang with `timeout`, and knows junk by the
+//! beginning of the answer. It calls every program by its full path, because a project can
+//! set `PATH` for hooks.
 //!
-//! The text stays the same across versions of clash: a client may have been told
+//! The line must stay the same in every version of clash: a user may have told the client
 //! to trust exactly this line.
 
 use std::path::Path;
 
-use crate::Abilities;
+use crate::AgentAbilities;
 use crate::context::UserContext;
 use crate::shell_quoted::shell_quoted;
 
-/// Seconds; every client is told a longer one.
-const LIMIT: u32 = 20;
+/// Every client gets a longer limit in its settings.
+const HOOK_LIMIT_SECONDS: u32 = 20;
 
-pub(crate) fn line(user: &UserContext, agent: &str, abilities: &Abilities) -> String {
+pub(crate) fn line(user: &UserContext, agent: &str, abilities: &AgentAbilities) -> String {
     let timeout = ["/usr/bin/timeout", "/bin/timeout"];
     let timeout = timeout.into_iter().find(|path| Path::new(path).exists());
-    let limit = timeout.map(|path| format!("{path} -k 1 {LIMIT} ")).unwrap_or_default();
+    let limit =
+        timeout.map(|path| format!("{path} -k 1 {HOOK_LIMIT_SECONDS} ")).unwrap_or_default();
     let own = shell_quoted(&user.installed("clash").to_string_lossy());
     let openings = abilities.openings.iter().map(|opening| format!("|'{opening}'*'}}'"));
     format!(

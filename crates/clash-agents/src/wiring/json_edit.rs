@@ -1,62 +1,67 @@
-//! Adds to and takes from a JSON text without touching the rest of it.
+//! Adds items to a JSON text and removes them. Every other byte stays as it is.
 //!
-//! A settings file belongs to the user: their order, indentation and line ends
-//! stay. So this finds the byte range of every value and edits the text there;
-//! nothing is parsed and printed again.
+//! A settings file belongs to the user, with its order, indentation and line ends. So this
+//! module finds the byte range of every value and edits the text there. It never prints a
+//! parsed document.
 //!
-//! Taking out what was put in gives back the same bytes, without a note of
-//! what was there before:
+//! A removal after an addition gives back the same bytes, without a record of the old text:
 //!
-//! - an item joins others as `,` + white space + item right behind the last of
-//!   them, and leaves with the comma before it;
-//! - an item in an empty container of the user's is set off by a space behind
-//!   the bracket (`{␠⏎  "a": 1⏎}`, two where the closing bracket had a line of
-//!   its own): it says that the container was there, and is to stay empty; one
-//!   without it was ours, and goes too.
+//! - a new item goes behind the last one, as `,` + white space + item. Its removal also
+//!   removes the comma before it;
+//! - a new item in an empty container of the user gets a space behind the bracket
+//!   (`{␠⏎  "a": 1⏎}`, two if the closing bracket had a line of its own). The space says that
+//!   the container was there and stays. A container without it is clash's and goes too.
 //!
-//! Limits: JSON as RFC 8259 has it, with comments and trailing commas where the
-//! client takes them ([`JsonSyntax`]).
+//! No crate serves. `jsonc-parser` 0.34 was the candidate: it keeps comments and commas, but
+//! for 11 of 21 texts its removal does not give back the bytes before its addition. For
+//! example `{"a":1}` comes back as three lines, `{ }` as `{}`. It refuses a byte order mark
+//! and accepts `{'a':1}` and `{"a":1 "b":2}`, which clients with strict JSON do not read.
+//!
+//! Limits: JSON of RFC 8259, with comments and trailing commas where the client accepts
+//! them ([`JsonSyntax`]).
 
 use std::borrow::Cow;
 use std::ops::Range;
 
 use serde_json::Value;
 
-/// A JSON text and where its values are.
+use super::text_edit::{TextEdit, apply_edits};
+
+/// A JSON text and the places of its values.
 #[derive(Debug)]
-pub(crate) struct Document<'a> {
+pub(crate) struct JsonDocument<'a> {
     text: &'a str,
-    /// The same bytes with every comment blanked.
+    /// The same text with a space for every byte of a comment.
     plain: Cow<'a, str>,
-    pub(crate) root: Node,
+    pub(crate) root: JsonNode,
 }
 
 /// One value and its place in the text.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Node {
+pub(crate) struct JsonNode {
     span: Range<usize>,
-    pub(crate) kind: Kind,
+    pub(crate) kind: JsonKind,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    Object(Vec<Member>),
-    Array(Vec<Node>),
+pub(crate) enum JsonKind {
+    Object(Vec<JsonMember>),
+    Array(Vec<JsonNode>),
     String(String),
     True,
     False,
-    /// A number or `null`: of no interest here.
+    /// A number or `null`, which clash never reads.
     Other,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Member {
+pub(crate) struct JsonMember {
     pub(crate) key: String,
     start: usize,
-    pub(crate) value: Node,
+    pub(crate) value: JsonNode,
 }
 
-/// What a client reads as JSON.
+/// The syntax that a client accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum JsonSyntax {
     Strict,
@@ -69,7 +74,7 @@ pub(crate) enum JsonSyntax {
 /// Why a text is not JSON. Lines and columns count from one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum JsonError {
-    /// The client reads strict JSON and would ignore the whole file.
+    /// The client accepts only strict JSON and would ignore the whole file.
     #[error("comment in line {line}, which JSON does not have")]
     Comment { line: usize },
     #[error("comma before a closing bracket in line {line}, which JSON does not have")]
@@ -78,13 +83,13 @@ pub enum JsonError {
     Syntax { message: String },
 }
 
-/// A key that stands twice in one object.
+/// The place of a key that its object has twice.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Twice {
+pub(crate) struct DuplicateKeyAt {
     pub(crate) offset: usize,
 }
 
-impl<'a> Document<'a> {
+impl<'a> JsonDocument<'a> {
     pub(crate) fn parse(text: &'a str, syntax: JsonSyntax) -> Result<Self, JsonError> {
         let plain = match syntax {
             JsonSyntax::Strict => Cow::Borrowed(text),
@@ -95,8 +100,8 @@ impl<'a> Document<'a> {
         if let Err(error) = serde_json::from_str::<Value>(json) {
             return Err(explain(json, &error));
         }
-        // From here on the text is known to be JSON, nested at most 128 deep.
-        let mut scan = Scan { text: &plain, at: plain.len() - json.len() };
+        // From here on the text is known to be JSON, at most 128 levels deep.
+        let mut scan = JsonScan { text: &plain, at: plain.len() - json.len() };
         let root =
             scan.value().ok_or_else(|| JsonError::Syntax { message: "unreadable text".into() })?;
         Ok(Self { text, plain, root })
@@ -106,40 +111,40 @@ impl<'a> Document<'a> {
         self.text.bytes().take(offset).filter(|b| *b == b'\n').count() + 1
     }
 
-    /// What stands there, comments left out.
+    /// The text of a range, without comments.
     fn slice(&self, range: Range<usize>) -> &str {
         self.plain.get(range).unwrap_or_default()
     }
 
-    /// A value as it is written, and what follows it, comments and all.
-    pub(crate) fn written(&self, node: &Node) -> (&'a str, &'a str) {
+    /// A value as it is written, and the rest of the text behind it.
+    pub(crate) fn written(&self, node: &JsonNode) -> (&'a str, &'a str) {
         let value = self.text.get(node.span.clone()).unwrap_or_default();
         (value, self.text.get(node.span.end..).unwrap_or_default())
     }
 
-    /// Another text in the place of a value and of so much behind it.
-    pub(crate) fn replace(&self, node: &Node, behind: usize, text: String) -> Edit {
-        Edit { range: node.span.start..node.span.end + behind, text }
+    /// Replaces a value, and so many bytes behind it.
+    pub(crate) fn replace(&self, node: &JsonNode, behind: usize, text: String) -> TextEdit {
+        TextEdit { range: node.span.start..node.span.end + behind, text }
     }
 
     fn newline(&self) -> &'static str {
         if self.text.contains("\r\n") { "\r\n" } else { "\n" }
     }
 
-    /// White space at the start of the line that `offset` is in.
+    /// The white space at the start of the line of `offset`.
     fn indent_at(&self, offset: usize) -> &str {
         let line = self.slice(0..offset).rsplit('\n').next().unwrap_or_default();
         let line = line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(line);
         line.strip_suffix(line.trim_start_matches(is_space)).unwrap_or_default()
     }
 
-    /// White space before the item that starts at `offset`.
+    /// The white space before the item at `offset`.
     fn space_before(&self, offset: usize) -> &str {
         let before = self.slice(0..offset);
         before.strip_prefix(before.trim_end_matches(is_space)).unwrap_or_default()
     }
 
-    /// One step of indentation, as the first item of the root shows it.
+    /// One step of indentation, by the first item of the root.
     fn indent_unit(&self) -> &str {
         let first = self.root.items().first().map(|item| item.start);
         let space = first.map(|start| self.space_before(start)).unwrap_or_default();
@@ -153,68 +158,67 @@ impl<'a> Document<'a> {
         !self.root.items().is_empty() && !self.slice(self.root.span.clone()).contains('\n')
     }
 
-    /// Puts `items` behind the last one of `container`.
-    pub(crate) fn append(&self, container: &Node, items: &[Item]) -> Vec<Edit> {
+    /// Adds `items` behind the last one of `container`.
+    pub(crate) fn append(&self, container: &JsonNode, items: &[NewItem]) -> Vec<TextEdit> {
         if let Some(last) = container.items().last() {
             let space = self.space_before(last.start);
             let layout = match space.rsplit_once('\n') {
                 Some((_, indent)) => self.lines(indent),
-                None => Layout::Inline { gap: space },
+                None => JsonLayout::Inline { gap: space },
             };
             let text = items.iter().map(|item| format!(",{}{}", layout.gap(), item.print(&layout)));
-            return vec![Edit { range: last.end..last.end, text: text.collect() }];
+            return vec![TextEdit::insert(last.end, text.collect())];
         }
         let (inside, close) = container.inside();
         let outer = self.indent_at(container.span.start);
         let indent = format!("{outer}{}", self.indent_unit());
         let one_line = self.is_one_line();
-        let layout = if one_line { Layout::Inline { gap: "" } } else { self.lines(&indent) };
+        let layout = if one_line { JsonLayout::Inline { gap: "" } } else { self.lines(&indent) };
         let items: Vec<_> =
             items.iter().map(|item| format!("{}{}", layout.gap(), item.print(&layout))).collect();
         let has_lines = self.slice(inside..close).contains(['\n', '\r']);
         let mark = if has_lines && !one_line { "  " } else { " " };
-        let mut edits =
-            vec![Edit { range: inside..inside, text: format!("{mark}{}", items.join(",")) }];
+        let mut edits = vec![TextEdit::insert(inside, format!("{mark}{}", items.join(",")))];
         if !one_line && !has_lines {
-            edits.push(Edit { range: close..close, text: format!("{}{outer}", self.newline()) });
+            edits.push(TextEdit::insert(close, format!("{}{outer}", self.newline())));
         }
         edits
     }
 
-    fn lines<'l>(&'l self, indent: &'l str) -> Layout<'l> {
-        Layout::Lines {
+    fn lines<'l>(&'l self, indent: &'l str) -> JsonLayout<'l> {
+        JsonLayout::Lines {
             newline: self.newline(),
             indent: indent.to_owned(),
             unit: self.indent_unit(),
         }
     }
 
-    /// Takes the items at `gone` out of `container`, or says that nothing of it
-    /// would be left and that it was not the user's.
-    pub(crate) fn remove(&self, container: &Node, gone: &[usize]) -> Removal {
+    /// Removes the items at `gone` from `container`, or says that the whole container is
+    /// clash's.
+    pub(crate) fn remove(&self, container: &JsonNode, gone: &[usize]) -> ItemRemoval {
         let items = container.items();
         if gone.is_empty() {
-            return Removal::Edits(Vec::new());
+            return ItemRemoval::Edits(Vec::new());
         }
         if gone.len() < items.len() {
-            return Removal::Edits(self.remove_some(&items, gone));
+            return ItemRemoval::Edits(self.remove_some(&items, gone));
         }
         let (inside, close) = container.inside();
-        let Some(last) = items.last() else { return Removal::All };
+        let Some(last) = items.last() else { return ItemRemoval::All };
         let Some(filled) = self.slice(inside..last.end).strip_prefix(' ') else {
-            return Removal::All;
+            return ItemRemoval::All;
         };
-        let mut edits = vec![Edit { range: inside..last.end, text: String::new() }];
-        // A closing line of its own was added behind what stood in the brackets.
+        let mut edits = vec![TextEdit::remove(inside..last.end)];
+        // Clash added a line end before the closing bracket.
         if filled.starts_with(self.newline())
             && let Some(at) = self.slice(last.end..close).find(self.newline())
         {
-            edits.push(Edit { range: last.end + at..close, text: String::new() });
+            edits.push(TextEdit::remove(last.end + at..close));
         }
-        Removal::Edits(edits)
+        ItemRemoval::Edits(edits)
     }
 
-    fn remove_some(&self, items: &[Range<usize>], gone: &[usize]) -> Vec<Edit> {
+    fn remove_some(&self, items: &[Range<usize>], gone: &[usize]) -> Vec<TextEdit> {
         let mut edits = Vec::new();
         let mut kept: Option<&Range<usize>> = None;
         for (index, item) in items.iter().enumerate() {
@@ -232,14 +236,14 @@ impl<'a> Document<'a> {
                 (None, Some(after)) => item.start..after.start,
                 (None, None) => item.clone(),
             };
-            edits.push(Edit { range, text: String::new() });
+            edits.push(TextEdit::remove(range));
         }
         edits
     }
 
-    /// The text with nothing between the root's brackets but comments. `None`: the
-    /// text has no comment.
-    pub(crate) fn emptied(&self) -> Option<Edit> {
+    /// Removes everything between the brackets of the root but comments. `None`: the text
+    /// has no comment.
+    pub(crate) fn emptied(&self) -> Option<TextEdit> {
         if self.text == self.plain {
             return None;
         }
@@ -252,114 +256,100 @@ impl<'a> Document<'a> {
         if !comments.is_empty() {
             comments.push_str(newline);
         }
-        Some(Edit { range: inside..close, text: comments })
+        Some(TextEdit { range: inside..close, text: comments })
     }
 
-    pub(crate) fn apply(&self, mut edits: Vec<Edit>) -> String {
-        edits.sort_by_key(|edit| edit.range.start);
-        let mut text = String::with_capacity(self.text.len());
-        let mut at = 0;
-        for edit in edits {
-            text.push_str(self.text.get(at..edit.range.start).unwrap_or_default());
-            text.push_str(&edit.text);
-            at = edit.range.end;
-        }
-        text.push_str(self.text.get(at..).unwrap_or_default());
-        text
+    pub(crate) fn apply(&self, edits: Vec<TextEdit>) -> String {
+        apply_edits(self.text, edits)
     }
 }
 
-impl Node {
-    /// Where the value starts.
+impl JsonNode {
+    /// The offset of the value.
     pub(crate) fn offset(&self) -> usize {
         self.span.start
     }
 
-    /// The value of `key`; an error when it stands twice.
-    pub(crate) fn get(&self, key: &str) -> Result<Option<&Node>, Twice> {
+    /// The value of `key`, or an error if the object has the key twice.
+    pub(crate) fn get(&self, key: &str) -> Result<Option<&JsonNode>, DuplicateKeyAt> {
         let mut found = None;
         for member in self.members() {
             if member.key == key && found.replace(&member.value).is_some() {
-                return Err(Twice { offset: member.start });
+                return Err(DuplicateKeyAt { offset: member.start });
             }
         }
         Ok(found)
     }
 
-    pub(crate) fn members(&self) -> &[Member] {
-        if let Kind::Object(members) = &self.kind { members } else { &[] }
+    pub(crate) fn members(&self) -> &[JsonMember] {
+        if let JsonKind::Object(members) = &self.kind { members } else { &[] }
     }
 
-    pub(crate) fn elements(&self) -> &[Node] {
-        if let Kind::Array(elements) = &self.kind { elements } else { &[] }
+    pub(crate) fn elements(&self) -> &[JsonNode] {
+        if let JsonKind::Array(elements) = &self.kind { elements } else { &[] }
     }
 
     pub(crate) fn as_str(&self) -> Option<&str> {
-        if let Kind::String(text) = &self.kind { Some(text) } else { None }
+        if let JsonKind::String(text) = &self.kind { Some(text) } else { None }
     }
 
     pub(crate) fn is_object(&self) -> bool {
-        matches!(self.kind, Kind::Object(_))
+        matches!(self.kind, JsonKind::Object(_))
     }
 
     pub(crate) fn is_array(&self) -> bool {
-        matches!(self.kind, Kind::Array(_))
+        matches!(self.kind, JsonKind::Array(_))
     }
 
-    /// Behind the opening bracket and before the closing one.
+    /// The offsets behind the opening bracket and before the closing one.
     fn inside(&self) -> (usize, usize) {
         (self.span.start + 1, self.span.end.saturating_sub(1))
     }
 
-    /// Ranges of the members or elements.
+    /// The ranges of the members or elements.
     fn items(&self) -> Vec<Range<usize>> {
         match &self.kind {
-            Kind::Object(members) => members.iter().map(|m| m.start..m.value.span.end).collect(),
-            Kind::Array(elements) => elements.iter().map(|e| e.span.clone()).collect(),
+            JsonKind::Object(members) => {
+                members.iter().map(|m| m.start..m.value.span.end).collect()
+            }
+            JsonKind::Array(elements) => elements.iter().map(|e| e.span.clone()).collect(),
             _ => Vec::new(),
         }
     }
 }
 
-/// What [`Document::remove`] found.
+/// The result of [`JsonDocument::remove`].
 #[derive(Debug)]
-pub(crate) enum Removal {
-    Edits(Vec<Edit>),
-    /// The container was ours: take it out where it stands.
+pub(crate) enum ItemRemoval {
+    Edits(Vec<TextEdit>),
+    /// The container is clash's: remove it from its own container.
     All,
 }
 
-/// One replacement.
+/// A new member (with a key) or element (without a key).
 #[derive(Debug)]
-pub(crate) struct Edit {
-    range: Range<usize>,
-    text: String,
-}
-
-/// A new member (with a key) or element (without).
-#[derive(Debug)]
-pub(crate) struct Item {
+pub(crate) struct NewItem {
     pub(crate) key: Option<&'static str>,
-    pub(crate) value: New,
+    pub(crate) value: NewValue,
 }
 
-/// A value to be written.
+/// A new value.
 #[derive(Debug, Clone)]
-pub(crate) enum New {
-    Object(Vec<(&'static str, New)>),
-    Array(Vec<New>),
+pub(crate) enum NewValue {
+    Object(Vec<(&'static str, NewValue)>),
+    Array(Vec<NewValue>),
     String(String),
     Number(u32),
     True,
 }
 
-enum Layout<'a> {
+enum JsonLayout<'a> {
     Lines { newline: &'static str, indent: String, unit: &'a str },
     Inline { gap: &'a str },
 }
 
-impl Layout<'_> {
-    /// What stands before an item.
+impl JsonLayout<'_> {
+    /// The white space before an item.
     fn gap(&self) -> String {
         match self {
             Self::Lines { newline, indent, .. } => format!("{newline}{indent}"),
@@ -377,8 +367,8 @@ impl Layout<'_> {
     }
 }
 
-impl Item {
-    fn print(&self, layout: &Layout<'_>) -> String {
+impl NewItem {
+    fn print(&self, layout: &JsonLayout<'_>) -> String {
         match self.key {
             Some(key) => member(key, &self.value, layout),
             None => self.value.print(layout),
@@ -386,13 +376,13 @@ impl Item {
     }
 }
 
-fn member(key: &str, value: &New, layout: &Layout<'_>) -> String {
-    let colon = if matches!(layout, Layout::Inline { gap: "" }) { ":" } else { ": " };
+fn member(key: &str, value: &NewValue, layout: &JsonLayout<'_>) -> String {
+    let colon = if matches!(layout, JsonLayout::Inline { gap: "" }) { ":" } else { ": " };
     format!("{}{colon}{}", quote(key), value.print(layout))
 }
 
-impl New {
-    fn print(&self, layout: &Layout<'_>) -> String {
+impl NewValue {
+    fn print(&self, layout: &JsonLayout<'_>) -> String {
         let inner = layout.deeper();
         let (open, close, items): (_, _, Vec<String>) = match self {
             Self::String(text) => return quote(text),
@@ -408,11 +398,13 @@ impl New {
             }
         };
         match layout {
-            Layout::Lines { .. } => {
+            JsonLayout::Lines { .. } => {
                 let items: Vec<_> = items.iter().map(|i| format!("{}{i}", inner.gap())).collect();
                 format!("{open}{}{}{close}", items.join(","), layout.gap())
             }
-            Layout::Inline { gap } => format!("{open}{}{close}", items.join(&format!(",{gap}"))),
+            JsonLayout::Inline { gap } => {
+                format!("{open}{}{close}", items.join(&format!(",{gap}")))
+            }
         }
     }
 }
@@ -427,8 +419,7 @@ fn is_space(c: char) -> bool {
     matches!(c, ' ' | '\t' | '\n' | '\r')
 }
 
-/// The text with `//` and `/* */` comments turned into as many spaces; line ends
-/// stay where they are.
+/// The text with a space for every byte of `//` and `/* */` comments. Line ends stay.
 pub(crate) fn blanked(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for (is_comment, piece) in pieces(text) {
@@ -442,8 +433,7 @@ pub(crate) fn blanked(text: &str) -> String {
     out
 }
 
-/// A text without comments, with each comma before a closing bracket turned into a
-/// space.
+/// A text without comments, with a space for each comma before a closing bracket.
 fn without_trailing_commas(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -451,7 +441,7 @@ fn without_trailing_commas(text: &str) -> String {
         let end = if c == '"' { string_end(rest) } else { c.len_utf8() };
         let (piece, after) = rest.split_at_checked(end).unwrap_or((rest, ""));
         let closes = after.trim_start_matches(is_space).starts_with([']', '}']);
-        // A comma without an item before it is a mistake, and stays one.
+        // A comma without an item before it is an error and stays.
         let behind_item = !out.trim_end_matches(is_space).ends_with(['[', '{', ',']);
         out.push_str(if c == ',' && closes && behind_item { " " } else { piece });
         rest = after;
@@ -459,7 +449,7 @@ fn without_trailing_commas(text: &str) -> String {
     out
 }
 
-/// The text in order, cut into comments and everything else.
+/// The text in pieces: comments and everything else.
 fn pieces(text: &str) -> Vec<(bool, &str)> {
     let mut found = Vec::new();
     let mut rest = text;
@@ -479,7 +469,7 @@ fn pieces(text: &str) -> Vec<(bool, &str)> {
     found
 }
 
-/// Behind the closing quote of the string that starts the text.
+/// The offset behind the closing quote of the string at the start of the text.
 fn string_end(text: &str) -> usize {
     let mut escaped = false;
     for (at, byte) in text.bytes().enumerate().skip(1) {
@@ -493,7 +483,7 @@ fn string_end(text: &str) -> usize {
     text.len()
 }
 
-/// Says what a text that looks like JSON has too much.
+/// The error for a text that is nearly JSON.
 fn explain(json: &str, error: &serde_json::Error) -> JsonError {
     let line = error.line();
     let message = error.to_string();
@@ -511,13 +501,13 @@ fn explain(json: &str, error: &serde_json::Error) -> JsonError {
     }
 }
 
-/// Finds values in a text that is known to be JSON.
-struct Scan<'a> {
+/// Finds the values of a text that is known to be JSON.
+struct JsonScan<'a> {
     text: &'a str,
     at: usize,
 }
 
-impl Scan<'_> {
+impl JsonScan<'_> {
     fn peek(&self) -> Option<u8> {
         self.text.as_bytes().get(self.at).copied()
     }
@@ -529,26 +519,26 @@ impl Scan<'_> {
         self.peek()
     }
 
-    fn value(&mut self) -> Option<Node> {
+    fn value(&mut self) -> Option<JsonNode> {
         let first = self.skip_space()?;
         let start = self.at;
         let kind = match first {
-            b'{' => Kind::Object(self.list(b'}', Self::member)?),
-            b'[' => Kind::Array(self.list(b']', Self::value)?),
-            b'"' => Kind::String(self.string()?),
+            b'{' => JsonKind::Object(self.list(b'}', Self::member)?),
+            b'[' => JsonKind::Array(self.list(b']', Self::value)?),
+            b'"' => JsonKind::String(self.string()?),
             _ => {
                 while self.peek().is_some_and(|b| !is_space(char::from(b)) && !b",]}".contains(&b))
                 {
                     self.at += 1;
                 }
                 match first {
-                    b't' => Kind::True,
-                    b'f' => Kind::False,
-                    _ => Kind::Other,
+                    b't' => JsonKind::True,
+                    b'f' => JsonKind::False,
+                    _ => JsonKind::Other,
                 }
             }
         };
-        Some(Node { span: start..self.at, kind })
+        Some(JsonNode { span: start..self.at, kind })
     }
 
     fn list<T>(&mut self, close: u8, item: fn(&mut Self) -> Option<T>) -> Option<Vec<T>> {
@@ -568,13 +558,13 @@ impl Scan<'_> {
         }
     }
 
-    fn member(&mut self) -> Option<Member> {
+    fn member(&mut self) -> Option<JsonMember> {
         self.skip_space()?;
         let start = self.at;
         let key = self.string()?;
         self.skip_space()?;
         self.at += 1;
-        Some(Member { key, start, value: self.value()? })
+        Some(JsonMember { key, start, value: self.value()? })
     }
 
     fn string(&mut self) -> Option<String> {

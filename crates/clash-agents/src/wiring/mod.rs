@@ -1,4 +1,5 @@
-//! The files an installation consists of, as text in and text out.
+//! The settings files of an installation. Every edit takes a text and returns a text; the
+//! caller reads and writes the files.
 
 use std::path::PathBuf;
 
@@ -9,40 +10,41 @@ pub(crate) mod guard;
 pub(crate) mod hook_entries;
 pub(crate) mod json_edit;
 pub(crate) mod one_key;
+pub(crate) mod text_edit;
 pub(crate) mod toml_text;
 
-use crate::{Agent, Problem};
+use crate::{Agent, WiringProblem};
+use hook_entries::{HookEntries, calls_clash};
 pub use hook_entries::{JsonError, SettingsError};
-use hook_entries::{Wiring, calls_clash};
 
-/// Where an installation holds.
+/// For whom an installation is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Scope {
-    /// For everything the user does.
+pub enum InstallScope {
+    /// For every session of the user.
     User,
-    /// For one project, whoever works in it.
+    /// For one project and every user who works in it.
     Project(PathBuf),
-    /// For everybody on this machine; only its administrator can write there.
+    /// For every user of this machine. Only its administrator can write there.
     Managed,
 }
 
-/// One file clash has entries in.
+/// A file with entries of clash.
 #[derive(Debug)]
-pub struct Wired {
+pub struct WiredFile {
     pub file: PathBuf,
     pub edit: Box<dyn SettingsEdit>,
 }
 
-/// How clash comes into a file and out of it again. A file that does not exist
-/// is empty, and one that becomes empty (or `{}`) where there was none goes.
+/// How clash adds its entries to a file and removes them. A file that does not exist is an
+/// empty text. The caller removes a file that becomes empty (or `{}`) if clash made it.
 pub trait SettingsEdit: std::fmt::Debug {
-    /// The text with clash's entries; doing it twice changes nothing more.
+    /// The text with clash's entries. A second call changes nothing more.
     fn install(&self, text: &str) -> Result<String, SettingsError>;
 
-    /// The text as it was before; without clash's entries, the same.
+    /// The text as it was before. A text without clash's entries stays the same.
     fn uninstall(&self, text: &str) -> Result<String, SettingsError>;
 
-    fn state(&self, text: &str) -> Result<State, SettingsError>;
+    fn state(&self, text: &str) -> Result<WiringState, SettingsError>;
 
     /// The commands in this text that the client runs before a tool call.
     fn commands(&self, text: &str) -> Result<Vec<HookCommand>, SettingsError>;
@@ -52,19 +54,18 @@ pub trait SettingsEdit: std::fmt::Debug {
         Ok(None)
     }
 
-    /// The client's own sandbox, by this text.
+    /// The client's own sandbox, as this text sets it.
     fn own_sandbox(&self, _text: &str) -> Result<OwnSandbox, SettingsError> {
         Ok(OwnSandbox::Off)
     }
 
-    /// The text with the client's own sandbox off. `uninstall` puts back the
-    /// previous value.
+    /// The text with the client's own sandbox off. `uninstall` restores the previous value.
     fn without_own_sandbox(&self, text: &str) -> Result<String, SettingsError> {
         Ok(text.to_owned())
     }
 }
 
-/// A command of a hook, as it stands in the settings.
+/// A command of a hook in the settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HookCommand {
     /// The client gives this line to a shell.
@@ -77,13 +78,13 @@ pub enum HookCommand {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OwnSandbox {
     Off,
-    /// On, and one setting switches it off: the setting as it is now (`None`: the
-    /// client's default), and as clash would write it.
+    /// On, and one setting switches it off: its present value (`None`: the client's
+    /// default), and the line that clash would write.
     On {
         now: Option<String>,
         change: &'static str,
     },
-    /// On, by settings that clash does not change: which, and the way out.
+    /// On, by settings that clash does not change: which ones, and the remedy.
     OnOtherwise {
         by: String,
         fix: &'static str,
@@ -91,8 +92,8 @@ pub enum OwnSandbox {
 }
 
 impl OwnSandbox {
-    /// In words, with what to do.
-    pub fn problem(&self, agent: &Agent) -> Option<Problem> {
+    /// The problem in words, with its remedy.
+    pub fn problem(&self, agent: &Agent) -> Option<WiringProblem> {
         let install = || format!("clash install --agent {}", agent.name);
         let (by, fix) = match self {
             Self::On { now: None, change } => {
@@ -105,53 +106,54 @@ impl OwnSandbox {
         };
         let what =
             format!("{}'s own sandbox is on ({by}): no command can start in it", agent.title);
-        Some(Problem { what, fix: Some(fix) })
+        Some(WiringProblem { what, fix: Some(fix) })
     }
 }
 
-/// What a file has of clash.
+/// The entries of clash in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum WiringState {
     Absent,
-    /// There, with what is wrong about it.
-    Present(Vec<Problem>),
+    /// The file has entries, with these problems.
+    Present(Vec<WiringProblem>),
 }
 
-/// A file that is clash's from the first byte to the last.
+/// A file that clash writes whole.
 #[derive(Debug)]
 pub(crate) struct WholeFile {
     pub(crate) agent: &'static str,
     pub(crate) text: String,
-    /// Stands in every version of it and in no other file.
+    /// A text in every version of this file and in no other file.
     pub(crate) mark: &'static str,
-    pub(crate) calls: Calls,
+    pub(crate) calls: ClashCall,
 }
 
-/// How a file that is clash's calls clash.
+/// How such a file calls clash.
 #[derive(Debug)]
-pub(crate) enum Calls {
-    /// By the command lines in it.
+pub(crate) enum ClashCall {
+    /// Command lines in JSON.
     Json,
     Toml,
-    /// By the program in its `CLASH`.
+    /// The program in its line `const CLASH = …`.
     Plugin,
-    /// It is the program that the client runs.
+    /// The client runs the file itself.
     Itself(PathBuf),
 }
 
 impl WholeFile {
-    /// The settings of a machine: our hooks, and what keeps them on.
-    pub(crate) fn managed(wiring: &Wiring, members: Value) -> Self {
+    /// The settings for all users of a machine: clash's hooks, and the members that keep
+    /// them on.
+    pub(crate) fn managed(wiring: &HookEntries, members: Value) -> Self {
         let entries = wiring.install("").unwrap_or_default();
         let mut settings: Map<String, Value> = serde_json::from_str(&entries).unwrap_or_default();
         settings.extend(members.as_object().cloned().unwrap_or_default());
         let text = serde_json::to_string_pretty(&settings).unwrap_or_default();
-        // JSON has no comments: the command line is what tells.
+        // JSON has no comments, so the command line marks the file.
         Self {
             agent: wiring.shape.agent,
             text: format!("{text}\n"),
             mark: "clash' hook ",
-            calls: Calls::Json,
+            calls: ClashCall::Json,
         }
     }
 }
@@ -168,35 +170,35 @@ impl SettingsEdit for WholeFile {
         Ok(if text.contains(self.mark) { String::new() } else { text.to_owned() })
     }
 
-    fn state(&self, text: &str) -> Result<State, SettingsError> {
+    fn state(&self, text: &str) -> Result<WiringState, SettingsError> {
         if !text.contains(self.mark) {
-            return Ok(State::Absent);
+            return Ok(WiringState::Absent);
         }
         if text == self.text {
-            return Ok(State::Present(Vec::new()));
+            return Ok(WiringState::Present(Vec::new()));
         }
         let fix = Some(format!("clash install --agent {}", self.agent));
         let what = "is not what this clash writes".to_owned();
-        Ok(State::Present(vec![Problem { what, fix }]))
+        Ok(WiringState::Present(vec![WiringProblem { what, fix }]))
     }
 
     fn commands(&self, text: &str) -> Result<Vec<HookCommand>, SettingsError> {
         let mut found = Vec::new();
         match &self.calls {
-            Calls::Json => {
+            ClashCall::Json => {
                 let document = serde_json::from_str(text).map_err(|error| {
                     SettingsError::Json(JsonError::Syntax { message: error.to_string() })
                 })?;
                 lines(&document, self.agent, &mut found);
             }
-            Calls::Toml => found.extend(crate::codex::commands(text)?),
-            Calls::Plugin => {
+            ClashCall::Toml => found.extend(crate::codex::commands(text)?),
+            ClashCall::Plugin => {
                 let line = text.lines().find_map(|line| line.strip_prefix("const CLASH = "));
                 let program = line.and_then(|line| serde_json::from_str::<String>(line).ok());
                 let argv = |program| vec![program, "hook".to_owned(), self.agent.to_owned()];
                 found.extend(program.map(argv).map(HookCommand::Argv));
             }
-            Calls::Itself(file) => {
+            ClashCall::Itself(file) => {
                 found.push(HookCommand::Argv(vec![file.to_string_lossy().into_owned()]));
             }
         }
@@ -205,7 +207,7 @@ impl SettingsEdit for WholeFile {
     }
 }
 
-/// Every command line in a document that calls clash.
+/// Collects every command line in a document that calls clash.
 fn lines(value: &Value, agent: &str, found: &mut Vec<HookCommand>) {
     match value {
         Value::Object(members) => {

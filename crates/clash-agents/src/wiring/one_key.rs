@@ -1,20 +1,22 @@
-//! One text member at the top of a JSON settings file, such as the shell an agent
-//! starts its commands with. A value of the user's waits in a comment behind ours
-//! and comes back as it was; where the client takes no comments it is left alone.
+//! One text member at the top of a JSON settings file, for example the shell of an agent.
+//! The user's value stays in a comment behind clash's and comes back unchanged. If the
+//! client accepts no comments, clash does not replace a value of the user.
 
 use std::path::PathBuf;
 
-use super::json_edit::{Document, Item, JsonSyntax, New, Node, Removal, Twice};
-use super::{HookCommand, SettingsEdit, SettingsError, State};
-use crate::Problem;
+use super::json_edit::{
+    DuplicateKeyAt, ItemRemoval, JsonDocument, JsonNode, JsonSyntax, NewItem, NewValue,
+};
+use super::{HookCommand, SettingsEdit, SettingsError, WiringState};
+use crate::WiringProblem;
 
-/// What stands there while clash is installed.
+/// The member while clash is installed.
 #[derive(Debug)]
 pub(crate) struct OneKey {
     pub(crate) agent: &'static str,
     pub(crate) key: &'static str,
     pub(crate) value: String,
-    /// How a value of clash ends, whichever version wrote it.
+    /// The end of every value of clash, in any version.
     pub(crate) ours: &'static str,
     /// True if the value is the program that the client starts commands with.
     pub(crate) starts_commands: bool,
@@ -22,9 +24,9 @@ pub(crate) struct OneKey {
 }
 
 impl OneKey {
-    fn document<'a>(&self, text: &'a str) -> Result<Document<'a>, SettingsError> {
+    fn document<'a>(&self, text: &'a str) -> Result<JsonDocument<'a>, SettingsError> {
         let text = if text.trim().is_empty() { "{}" } else { text };
-        let document = Document::parse(text, self.syntax)?;
+        let document = JsonDocument::parse(text, self.syntax)?;
         if document.root.is_object() {
             return Ok(document);
         }
@@ -32,14 +34,13 @@ impl OneKey {
         Err(SettingsError::WrongType { what: "the file".into(), expected: "an object", line })
     }
 
-    /// The member's value, and where it is among the members.
+    /// The index of the member and its value.
     fn find<'d>(
         &self,
-        document: &'d Document<'_>,
-    ) -> Result<Option<(usize, &'d Node)>, SettingsError> {
-        document.root.get(self.key).map_err(|Twice { offset }| SettingsError::DuplicateKey {
-            what: self.key.to_owned(),
-            line: document.line(offset),
+        document: &'d JsonDocument<'_>,
+    ) -> Result<Option<(usize, &'d JsonNode)>, SettingsError> {
+        document.root.get(self.key).map_err(|DuplicateKeyAt { offset }| {
+            SettingsError::DuplicateKey { what: self.key.to_owned(), line: document.line(offset) }
         })?;
         let members = document.root.members().iter().enumerate();
         Ok(members
@@ -52,16 +53,16 @@ impl OneKey {
         self.syntax != JsonSyntax::Strict
     }
 
-    fn is_ours(&self, value: &Node) -> bool {
+    fn is_ours(&self, value: &JsonNode) -> bool {
         value.as_str().is_some_and(|text| text.ends_with(self.ours))
     }
 }
 
-/// The value clash took the place of is kept in a comment behind it.
+/// The value that clash replaced is in a comment behind it.
 const KEPT: (&str, &str) = (" /* clash keeps ", " */");
 
-/// That value as it was written, and the length of the comment.
-fn kept<'a>(document: &Document<'a>, value: &Node) -> Option<(&'a str, usize)> {
+/// The user's value as it was written, and the length of the comment.
+fn kept<'a>(document: &JsonDocument<'a>, value: &JsonNode) -> Option<(&'a str, usize)> {
     let (_, behind) = document.written(value);
     let (kept, _) = behind.strip_prefix(KEPT.0)?.split_once(KEPT.1)?;
     let text = serde_json::from_str::<String>(kept).is_ok();
@@ -90,9 +91,9 @@ impl SettingsEdit for OneKey {
             let text = format!("{ours}{}{users}{}", KEPT.0, KEPT.1);
             return Ok(document.apply(vec![document.replace(value, 0, text)]));
         }
-        let item = Item { key: Some(self.key), value: New::String(self.value.clone()) };
+        let item = NewItem { key: Some(self.key), value: NewValue::String(self.value.clone()) };
         let filled = document.apply(document.append(&document.root, &[item]));
-        // Nothing of the user's to keep: no mark behind the bracket.
+        // A new file has nothing of the user: no mark behind the bracket.
         let fresh = without.trim().is_empty();
         Ok(if fresh { format!("{}\n", filled.replacen("{ ", "{", 1)) } else { filled })
     }
@@ -108,8 +109,8 @@ impl SettingsEdit for OneKey {
             return Ok(document.apply(vec![edit]));
         }
         Ok(match document.remove(&document.root, &[at]) {
-            Removal::Edits(edits) => document.apply(edits),
-            Removal::All => String::new(),
+            ItemRemoval::Edits(edits) => document.apply(edits),
+            ItemRemoval::All => String::new(),
         })
     }
 
@@ -123,16 +124,18 @@ impl SettingsEdit for OneKey {
         Ok(value.filter(|_| self.starts_commands).map(PathBuf::from))
     }
 
-    fn state(&self, text: &str) -> Result<State, SettingsError> {
+    fn state(&self, text: &str) -> Result<WiringState, SettingsError> {
         let document = self.document(text)?;
         let install = || Some(format!("clash install --agent {}", self.agent));
         Ok(match self.find(&document)? {
-            Some((_, value)) if value.as_str() == Some(&self.value) => State::Present(Vec::new()),
+            Some((_, value)) if value.as_str() == Some(&self.value) => {
+                WiringState::Present(Vec::new())
+            }
             Some((_, value)) if self.is_ours(value) => {
                 let what = format!("`{}` is not this clash's", self.key);
-                State::Present(vec![Problem { what, fix: install() }])
+                WiringState::Present(vec![WiringProblem { what, fix: install() }])
             }
-            _ => State::Absent,
+            _ => WiringState::Absent,
         })
     }
 }
@@ -167,7 +170,7 @@ mod tests {
             assert!(installed.contains("\"/s/clash-sh\" /* clash keeps \""), "{installed}");
             let edit = shell("/s/clash-sh", true);
             assert_eq!(edit.install(&installed).unwrap(), installed);
-            assert_eq!(edit.state(&installed), Ok(State::Present(Vec::new())));
+            assert_eq!(edit.state(&installed), Ok(WiringState::Present(Vec::new())));
             assert_eq!(edit.uninstall(&installed).unwrap(), text);
             let moved = shell("/t/clash-sh", true).install(&installed).unwrap();
             assert_eq!(moved, installed.replace("/s/clash-sh", "/t/clash-sh"));
@@ -185,7 +188,7 @@ mod tests {
         ] {
             let edit = shell("/s/clash-sh", true);
             let installed = edit.install(text).unwrap();
-            assert_eq!(edit.state(&installed), Ok(State::Present(Vec::new())), "{installed}");
+            assert_eq!(edit.state(&installed), Ok(WiringState::Present(Vec::new())), "{installed}");
             assert_eq!(edit.uninstall(&installed).unwrap(), text);
         }
         for text in ["{,}", "{\"a\": [,]}", "{\"a\": 1,,}", "{\"a\" 1,}"] {
@@ -194,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_kept_is_left_alone() {
+    fn a_value_that_cannot_be_kept_is_left_alone() {
         for (text, comments) in [
             (r#"{"shell": "/bin/zsh"}"#, false),
             (r#"{"shell": ["/bin/zsh"]}"#, true),

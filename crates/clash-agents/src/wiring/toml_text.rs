@@ -1,13 +1,12 @@
-//! Finds the statements of a TOML text, so that single ones can be changed.
+//! Finds the statements of a TOML text, so that an edit can change a single one.
 //!
-//! A statement is a table header, a key with its value, or a line with neither.
-//! Each one has its byte range with the line end. An edit replaces ranges; every
-//! other byte stays.
+//! A statement is a table header, a key with its value, or any other line. Its byte range
+//! includes the line end. An edit replaces ranges; every other byte stays.
 //!
-//! `toml_edit` does not do this. It writes `\r\n` as `\n`, drops a byte order mark,
-//! adds a missing last line end, moves dotted keys together, and removes the
-//! user's comments with the table that follows them. `toml_parser`, which `toml`
-//! itself is made from, gives the ranges.
+//! `toml_edit` 0.25.17 does not serve: it loses bytes that it did not have to change. It
+//! writes `\r\n` as `\n`, drops a byte order mark, adds a missing last line end and turns
+//! `a.b = 1, c = 2, a.d = 3` (a line each) into `a.b, a.d, c`. `toml_parser`, from which
+//! `toml` itself is made, gives the ranges.
 
 use std::ops::Range;
 
@@ -16,26 +15,27 @@ use toml_parser::Source;
 use toml_parser::parser::{Event, EventKind, parse_document};
 
 use super::SettingsError;
+use super::text_edit::{TextEdit, apply_edits};
 
 /// A valid TOML text and its statements, in order.
 #[derive(Debug)]
 pub(crate) struct TomlText<'a> {
     text: &'a str,
-    statements: Vec<Statement>,
+    statements: Vec<TomlStatement>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Statement {
-    /// With the line end, and the comment on the same line.
+pub(crate) struct TomlStatement {
+    /// With the line end and the comment on the same line.
     pub(crate) range: Range<usize>,
-    pub(crate) kind: Kind,
+    pub(crate) kind: TomlStatementKind,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum TomlStatementKind {
     /// `[path]`, or `[[path]]` where `list` is set.
     Header { path: Vec<String>, list: bool },
-    /// `key = value`; the range is the value's.
+    /// `key = value`, with the value's range.
     Pair { key: Vec<String>, value: Range<usize> },
     /// A comment or an empty line.
     Other,
@@ -43,27 +43,14 @@ pub(crate) enum Kind {
 
 /// A table header and its keys. The first section has no header.
 #[derive(Debug)]
-pub(crate) struct Section<'t> {
+pub(crate) struct TomlSection<'t> {
     pub(crate) path: &'t [String],
     pub(crate) list: bool,
-    pub(crate) header: Option<&'t Statement>,
-    pub(crate) pairs: Vec<&'t Statement>,
+    pub(crate) header: Option<&'t TomlStatement>,
+    pub(crate) pairs: Vec<&'t TomlStatement>,
 }
 
-/// One replacement.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Change {
-    pub(crate) range: Range<usize>,
-    pub(crate) text: String,
-}
-
-impl Change {
-    pub(crate) fn remove(statement: &Statement) -> Self {
-        Self { range: statement.range.clone(), text: String::new() }
-    }
-}
-
-/// The data of a text.
+/// Parses a text as data.
 pub(crate) fn table(text: &str) -> Result<DeTable<'_>, SettingsError> {
     let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
     let parsed = DeTable::parse(text);
@@ -80,7 +67,7 @@ impl<'a> TomlText<'a> {
         let start = if text.starts_with(BYTE_ORDER_MARK) { BYTE_ORDER_MARK.len_utf8() } else { 0 };
         let body = text.get(start..).unwrap_or_default();
         let tokens = Source::new(body).lex().into_vec();
-        let mut scan = Scan { text: body, offset: start, ..Scan::default() };
+        let mut scan = TomlScan { text: body, offset: start, ..TomlScan::default() };
         parse_document(&tokens, &mut |event: Event| scan.take(&event), &mut ());
         scan.end(body.len());
         Ok(Self { text, statements: scan.found })
@@ -90,32 +77,32 @@ impl<'a> TomlText<'a> {
         self.text.get(range.clone()).unwrap_or_default()
     }
 
-    pub(crate) fn statements(&self) -> &[Statement] {
+    pub(crate) fn statements(&self) -> &[TomlStatement] {
         &self.statements
     }
 
-    pub(crate) fn sections(&self) -> Vec<Section<'_>> {
-        let first = Section { path: &[], list: false, header: None, pairs: Vec::new() };
+    pub(crate) fn sections(&self) -> Vec<TomlSection<'_>> {
+        let first = TomlSection { path: &[], list: false, header: None, pairs: Vec::new() };
         let mut sections = vec![first];
         for statement in &self.statements {
             match &statement.kind {
-                Kind::Header { path, list } => {
+                TomlStatementKind::Header { path, list } => {
                     let header = Some(statement);
-                    sections.push(Section { path, list: *list, header, pairs: Vec::new() });
+                    sections.push(TomlSection { path, list: *list, header, pairs: Vec::new() });
                 }
-                Kind::Pair { .. } => {
+                TomlStatementKind::Pair { .. } => {
                     if let Some(section) = sections.last_mut() {
                         section.pairs.push(statement);
                     }
                 }
-                Kind::Other => {}
+                TomlStatementKind::Other => {}
             }
         }
         sections
     }
 
-    /// The text of a string value in this section.
-    pub(crate) fn string(&self, section: &Section<'_>, name: &str) -> Option<String> {
+    /// The string value of this key in this section.
+    pub(crate) fn string(&self, section: &TomlSection<'_>, name: &str) -> Option<String> {
         let pair = section.pairs.iter().find(|pair| pair.is_key(name))?;
         let table = DeTable::parse(self.slice(&pair.range)).ok()?.into_inner();
         match table.get(name)?.get_ref() {
@@ -124,38 +111,33 @@ impl<'a> TomlText<'a> {
         }
     }
 
-    /// The line end this text uses.
+    /// The line end of this text.
     pub(crate) fn newline(&self) -> &'static str {
         if self.text.contains("\r\n") { "\r\n" } else { "\n" }
     }
 
-    pub(crate) fn apply(&self, mut changes: Vec<Change>) -> String {
-        changes.sort_by_key(|change| (change.range.start, change.range.end));
-        let mut text = String::with_capacity(self.text.len());
-        let mut at = 0;
-        for change in changes {
-            text.push_str(self.text.get(at..change.range.start).unwrap_or_default());
-            text.push_str(&change.text);
-            at = change.range.end;
-        }
-        text.push_str(self.text.get(at..).unwrap_or_default());
-        text
+    pub(crate) fn apply(&self, edits: Vec<TextEdit>) -> String {
+        apply_edits(self.text, edits)
     }
 }
 
-impl Statement {
+impl TomlStatement {
+    pub(crate) fn removed(&self) -> TextEdit {
+        TextEdit::remove(self.range.clone())
+    }
+
     pub(crate) fn is_key(&self, name: &str) -> bool {
-        matches!(&self.kind, Kind::Pair { key, .. } if key.as_slice() == [name])
+        matches!(&self.kind, TomlStatementKind::Pair { key, .. } if key.as_slice() == [name])
     }
 }
 
-/// Cuts a text at its line ends outside of values.
+/// Cuts a text at the line ends outside of values.
 #[derive(Debug, Default)]
-struct Scan<'a> {
+struct TomlScan<'a> {
     text: &'a str,
-    /// Bytes in front of `text`.
+    /// The number of bytes before `text`.
     offset: usize,
-    found: Vec<Statement>,
+    found: Vec<TomlStatement>,
     start: usize,
     /// Open brackets of arrays and inline tables.
     depth: usize,
@@ -165,7 +147,7 @@ struct Scan<'a> {
     value_end: usize,
 }
 
-impl Scan<'_> {
+impl TomlScan<'_> {
     fn take(&mut self, event: &Event) {
         let span = event.span();
         match event.kind() {
@@ -192,22 +174,22 @@ impl Scan<'_> {
         }
         let keys = std::mem::take(&mut self.keys);
         let kind = match (self.header.take(), self.value.take()) {
-            (Some(list), _) => Kind::Header { path: keys, list },
+            (Some(list), _) => TomlStatementKind::Header { path: keys, list },
             (None, Some(value)) => {
                 let text = self.text.get(value..self.value_end).unwrap_or_default();
                 let value = self.value_end - text.trim_start().len();
                 let value = value + self.offset..self.value_end + self.offset;
-                Kind::Pair { key: keys, value }
+                TomlStatementKind::Pair { key: keys, value }
             }
-            (None, None) => Kind::Other,
+            (None, None) => TomlStatementKind::Other,
         };
         let range = self.start + self.offset..at + self.offset;
-        self.found.push(Statement { range, kind });
+        self.found.push(TomlStatement { range, kind });
         self.start = at;
     }
 }
 
-/// A key as it is meant, without quotes and escapes.
+/// A key without its quotes and escapes.
 fn key(written: &str) -> Option<String> {
     let line = format!("{written} = 0");
     let table = DeTable::parse(&line).ok()?.into_inner();
@@ -239,9 +221,11 @@ mod tests {
             .statements()
             .iter()
             .map(|statement| match &statement.kind {
-                Kind::Header { path, list } => format!("{} {list}", path.join("/")),
-                Kind::Pair { key, value } => format!("{} = {}", key.join("/"), text.slice(value)),
-                Kind::Other => "-".to_owned(),
+                TomlStatementKind::Header { path, list } => format!("{} {list}", path.join("/")),
+                TomlStatementKind::Pair { key, value } => {
+                    format!("{} = {}", key.join("/"), text.slice(value))
+                }
+                TomlStatementKind::Other => "-".to_owned(),
             })
             .collect();
         assert_eq!(
@@ -262,8 +246,8 @@ mod tests {
     #[test]
     fn a_statement_goes_and_its_neighbours_stay() {
         let text = TomlText::parse(TEXT).unwrap();
-        let gone: Vec<Change> =
-            text.statements().iter().skip(1).take(1).map(Change::remove).collect();
+        let gone: Vec<TextEdit> =
+            text.statements().iter().skip(1).take(1).map(TomlStatement::removed).collect();
         assert_eq!(text.apply(gone), TEXT.replacen("a = [ # x\r\n 1,\r\n]\r\n", "", 1));
         assert!(TomlText::parse("a = ").is_err());
     }

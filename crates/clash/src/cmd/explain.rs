@@ -14,9 +14,9 @@ use crate::decision::{self, DecisionContext};
 use crate::held_path::HeldPaths;
 use crate::policy::LoadedPolicy;
 use crate::say;
-use crate::tool_input::{self, CallContext};
 use crate::ui::{Failure, Out, Tone};
 use clash_agents::shell_quoted;
+use clash_agents::tool_input::{self, CallContext};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -26,7 +26,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DIR", global = true)]
     project: Option<PathBuf>,
     /// The agent that would act
-    #[arg(long, value_name = "NAME", global = true, default_value = "claude")]
+    #[arg(long, value_name = "NAME", global = true, default_value = clash_agents::DEFAULT_AGENT)]
     agent: String,
     /// The permission mode the agent would be in
     #[arg(long, value_name = "NAME", global = true, default_value = "default")]

@@ -24,8 +24,6 @@ use clash_sandbox::plan::nesting::NoNesting;
 use clash_sandbox::plan::{Cage, Grant, Plan, Request, Temporary, Why, plan};
 
 use super::project;
-use crate::agents::homes::{self, Home};
-use crate::agents::{self, Agent};
 use crate::compiler::compiler_path;
 use crate::dirs::{Dirs, create_private};
 use crate::in_force::PolicySandboxes;
@@ -34,6 +32,8 @@ use crate::policy::LoadedPolicy;
 use crate::session::sessions_dir;
 use crate::ui::Failure;
 use crate::{env, exit};
+use clash_agents::homes::{self, AgentHome};
+use clash_agents::{self as agents, Agent};
 
 /// The agent and everything it starts see the project, the paths that the sandbox grants
 /// and the agent's own state. They do not see keys, other projects and processes outside.
@@ -170,7 +170,7 @@ impl<'a> AgentRoom<'a> {
     fn new(
         dirs: &'a Dirs,
         project: &'a Path,
-        agent: Option<&Home>,
+        agent: Option<&AgentHome>,
         program: &Path,
         wired: bool,
     ) -> Result<Self, Failure> {
@@ -241,8 +241,9 @@ impl<'a> AgentRoom<'a> {
             }
         }
         // A policy may take over rules from these settings.
+        let settings = agents::settings_for_policies(&self.dirs.for_agents());
         for name in ["settings.json", "settings.local.json"] {
-            let path = self.dirs.claude.join(name);
+            let path = settings.join(name);
             if path.exists() && !self.fixed.contains(&path) {
                 self.fixed.push(path);
             }

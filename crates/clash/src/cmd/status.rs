@@ -6,16 +6,16 @@ use clash_policy::rule::{Layer, LayerKind};
 use clash_sandbox::facts::{Facility, HostFacts, RoomSupport};
 use serde_json::{Value, json};
 
-use super::wiring::trial::{self, Outcome};
-use super::wiring::{Content, Wiring};
+use super::wiring::trial::{self, TrialOutcome};
+use super::wiring::{AgentWiring, SettingsContent};
 use super::{log, project, unless_closed};
-use crate::agents::wiring::Scope;
-use crate::agents::{AGENTS, Agent, Confines, Problem};
 use crate::dirs::Dirs;
 use crate::policy::LoadedPolicy;
 use crate::trace::{self, Event, Record};
 use crate::ui::{Failure, Out, Tone, time};
 use crate::{env, exit, say};
+use clash_agents::wiring::InstallScope;
+use clash_agents::{AGENTS, Agent, ConfinementMethod, WiringProblem};
 
 /// Which policies hold, what happens where they say nothing, whether agents are
 /// wired and their commands confined, what this machine can enforce, and the last
@@ -53,7 +53,7 @@ struct AgentState {
     state: &'static str,
     commands: String,
     /// The reasons, where something is wrong.
-    details: Vec<Problem>,
+    details: Vec<WiringProblem>,
     /// What this project does against clash.
     against: Option<String>,
 }
@@ -97,8 +97,8 @@ fn in_force(policy: LoadedPolicy) -> Result<InForce, Failure> {
 
 /// `None`: this user does not have the agent.
 fn agent_state(dirs: &Dirs, project: &Path, agent: &Agent) -> Option<AgentState> {
-    let wiring = Wiring::look(dirs, agent, &Scope::User);
-    if wiring.files.iter().all(|file| matches!(file.content, Content::Missing)) {
+    let wiring = AgentWiring::look(dirs, agent, &InstallScope::User);
+    if wiring.files.iter().all(|file| matches!(file.content, SettingsContent::Missing)) {
         return None;
     }
     let told = |state, commands, details| {
@@ -117,7 +117,7 @@ fn agent_state(dirs: &Dirs, project: &Path, agent: &Agent) -> Option<AgentState>
     let cwd = std::env::current_dir().unwrap_or_default();
     if let Some(against) = agent.against(&dirs.for_agents(), project, &cwd) {
         let commands = match agent.abilities.confines {
-            Confines::ShellPrefix | Confines::Shell => {
+            ConfinementMethod::ShellPrefix | ConfinementMethod::Shell => {
                 "this project works against clash, so no command runs"
             }
             _ => {
@@ -128,22 +128,22 @@ fn agent_state(dirs: &Dirs, project: &Path, agent: &Agent) -> Option<AgentState>
         let state = told("wired", commands.to_owned(), Vec::new());
         return state.map(|state| AgentState { against: Some(against), ..state });
     }
-    let instructs = agent.abilities.confines == Confines::Instruct;
+    let instructs = agent.abilities.confines == ConfinementMethod::Instruct;
     let commands = match wiring.try_out(dirs, agent, project) {
-        Outcome::Ran { .. } if instructs => {
+        TrialOutcome::Ran { .. } if instructs => {
             "commands are confined, by asking the model to wrap them".to_owned()
         }
-        Outcome::Ran { .. } => "commands are confined".to_owned(),
-        Outcome::Refused { .. } => {
+        TrialOutcome::Ran { .. } => "commands are confined".to_owned(),
+        TrialOutcome::Refused { .. } => {
             format!("commands are judged; the policy refuses `{}`", trial::HARMLESS)
         }
         // In a sandbox of clash no hook can write its trace.
-        Outcome::Failed(_) if env::inside_clash().is_some() => {
+        TrialOutcome::Failed(_) if env::inside_clash().is_some() => {
             "cannot be tried out inside a sandbox of clash".to_owned()
         }
-        Outcome::Failed(why) => {
+        TrialOutcome::Failed(why) => {
             let fix = Some("clash doctor".to_owned());
-            let details = vec![Problem { what: why, fix }];
+            let details = vec![WiringProblem { what: why, fix }];
             return told("wired, but a trial failed", NOT_CONFINED.to_owned(), details);
         }
     };
@@ -208,7 +208,7 @@ impl Status {
             let against = against.as_ref().map(|what| format!(" ({what})")).unwrap_or_default();
             line(name, &format!("{title}: {state}; {commands}{against}"))?;
             name = "";
-            for Problem { what, fix } in details {
+            for WiringProblem { what, fix } in details {
                 line(name, &format!("  {what}"))?;
                 if let Some(fix) = fix {
                     line(name, &format!("  fix: {fix}"))?;
@@ -240,7 +240,7 @@ impl Status {
             }),
             Err(failure) => json!({"ok": false, "error": failure.message, "hint": failure.hint}),
         };
-        let detail = |p: &Problem| json!({"what": p.what, "fix": p.fix});
+        let detail = |p: &WiringProblem| json!({"what": p.what, "fix": p.fix});
         let agent = |a: &AgentState| {
             json!({
                 "agent": a.title, "state": a.state, "commands": a.commands, "against": a.against,

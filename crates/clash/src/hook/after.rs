@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use clash_agents::{Answer, Confines, Event, ToolError};
+use clash_agents::{ConfinementMethod, HookAnswer, HookEvent, ToolError};
 use clash_policy::{Action, ToolInput};
 use serde_json::Value;
 
@@ -16,22 +16,22 @@ use crate::{judged, tell, watch};
 impl HookCall<'_> {
     /// Records how the tool call ended. Raises an alarm for a command that did not go
     /// through the launcher, and for a file tool that used other files than judged.
-    pub(super) fn after(&self, event: Event) -> Result<Answer, HookError> {
+    pub(super) fn after(&self, event: HookEvent) -> Result<HookAnswer, HookError> {
         let record = Record {
-            ok: Some(event == Event::AfterTool),
+            ok: Some(event == HookEvent::AfterTool),
             reason: self.message.error.clone(),
             duration_ms: self.message.duration_ms,
             ..self.new_record(trace::Event::Exit)
         };
         record.append(self.session)?;
         if let Err(error) = self.check_project() {
-            return Ok(Answer::Note(format!("clash: {error}")));
+            return Ok(HookAnswer::Note(format!("clash: {error}")));
         }
         let script = match self.action() {
             Ok(Some(Action { input: ToolInput::Script(script), .. })) => script,
             Ok(Some(Action { input: ToolInput::Files(files), .. })) => {
                 let Some(text) = judged::difference(self.session, self.message, &files) else {
-                    return Ok(Answer::Silent);
+                    return Ok(HookAnswer::Silent);
                 };
                 let text = format!("clash: {text}; look at what runs in the background");
                 return self.raise_alarm(text);
@@ -40,15 +40,17 @@ impl HookCall<'_> {
             Err(error @ ToolError::Moves { .. }) => {
                 return self.raise_alarm(format!("clash: {error}"));
             }
-            _ => return Ok(Answer::Silent),
+            _ => return Ok(HookAnswer::Silent),
         };
-        let always = self.agent.abilities.confines == Confines::RewriteAlways;
+        let always = self.agent.abilities.confines == ConfinementMethod::RewriteAlways;
         if always && reply::is_refusal(&script) {
-            return Ok(Answer::Silent);
+            return Ok(HookAnswer::Silent);
         }
         match self.alarm(&script)? {
             Some(text) => self.raise_alarm(text),
-            None => Ok(self.blocked_by_sandbox(&script).map_or(Answer::Silent, Answer::Context)),
+            None => {
+                Ok(self.blocked_by_sandbox(&script).map_or(HookAnswer::Silent, HookAnswer::Context))
+            }
         }
     }
 
@@ -131,7 +133,10 @@ impl HookCall<'_> {
         // A command in the background may not have begun yet.
         let in_background = self.message.tool == "Monitor"
             || self.message.input.get("run_in_background") == Some(&Value::Bool(true));
-        if matches!(self.agent.abilities.confines, Confines::ShellPrefix | Confines::Shell) {
+        if matches!(
+            self.agent.abilities.confines,
+            ConfinementMethod::ShellPrefix | ConfinementMethod::Shell
+        ) {
             let left = || Approval::left_over(self.session, &self.message.call);
             return Ok(in_background || !left()?);
         }

@@ -1,6 +1,6 @@
 //! Decides a tool call before the agent runs it.
 
-use clash_agents::{Answer, Asks, attended, own_rules};
+use clash_agents::{HookAnswer, QuestionSupport, attended, own_rules};
 use clash_policy::decide::{Decision, DecisionCause};
 use clash_policy::{Action, Effect, ToolInput, protect};
 
@@ -22,8 +22,8 @@ struct DecidedCall {
 }
 
 impl HookCall<'_> {
-    pub(super) fn before(&self) -> Result<Answer, HookError> {
-        let Some(action) = self.action()? else { return Ok(Answer::Silent) };
+    pub(super) fn before(&self) -> Result<HookAnswer, HookError> {
+        let Some(action) = self.action()? else { return Ok(HookAnswer::Silent) };
         // Not only for commands: a skill may start some of its own.
         refuse_hostile_settings(self.dirs, &self.session.project, Some(self.agent))?;
         if let ToolInput::Script(script) = &action.input {
@@ -43,8 +43,8 @@ impl HookCall<'_> {
         self.decision_record(&call.action, &call.decision, &reason).append(self.session)?;
         let reason = format!("clash: {reason}");
         match call.decision.effect {
-            Effect::Deny => Ok(Answer::Deny { reason }),
-            Effect::Ask if !self.can_ask() => Ok(Answer::Deny { reason }),
+            Effect::Deny => Ok(HookAnswer::Deny { reason }),
+            Effect::Ask if !self.can_ask() => Ok(HookAnswer::Deny { reason }),
             Effect::Ask | Effect::Allow => self.let_through(call, reason),
         }
     }
@@ -85,7 +85,7 @@ impl HookCall<'_> {
     }
 
     /// The answer to a call that is allowed or that the client asks about.
-    fn let_through(&self, call: DecidedCall, reason: String) -> Result<Answer, HookError> {
+    fn let_through(&self, call: DecidedCall, reason: String) -> Result<HookAnswer, HookError> {
         let DecidedCall { action, decision, input, moved } = call;
         let updated_input = match &action.input {
             ToolInput::Script(script) => {
@@ -94,7 +94,7 @@ impl HookCall<'_> {
                     LaunchWay::ByClient => None,
                     LaunchWay::Rewritten(input) => Some(input),
                     LaunchWay::Instructed(line) => {
-                        return Ok(Answer::Deny {
+                        return Ok(HookAnswer::Deny {
                             reason: format!(
                                 "clash: run it in its sandbox, with exactly this command: {line}"
                             ),
@@ -107,7 +107,7 @@ impl HookCall<'_> {
                     MovedInput::AsGiven => None,
                     MovedInput::Replaced(input) => Some(input),
                     MovedInput::Refused => {
-                        return Ok(Answer::Deny { reason: use_instead(&action) });
+                        return Ok(HookAnswer::Deny { reason: use_instead(&action) });
                     }
                 };
                 // A path below /tmp is judged as another one. Commands cannot put a link in
@@ -121,8 +121,8 @@ impl HookCall<'_> {
             _ => None,
         };
         Ok(match decision.effect {
-            Effect::Allow => Answer::Allow { reason, updated_input },
-            Effect::Ask | Effect::Deny => Answer::Ask { reason, updated_input },
+            Effect::Allow => HookAnswer::Allow { reason, updated_input },
+            Effect::Ask | Effect::Deny => HookAnswer::Ask { reason, updated_input },
         })
     }
 
@@ -153,29 +153,29 @@ impl HookCall<'_> {
 
     fn can_ask(&self) -> bool {
         match self.agent.abilities.asks {
-            Asks::Yes => true,
-            Asks::Attended => attended::is_attended(self.agent.abilities.program),
-            Asks::No => false,
+            QuestionSupport::Yes => true,
+            QuestionSupport::Attended => attended::is_attended(self.agent.abilities.program),
+            QuestionSupport::No => false,
         }
     }
 
     /// The client is about to ask the user itself. A deny of the policy answers instead.
-    pub(super) fn question(&self) -> Result<Answer, HookError> {
-        let Some(action) = self.action()? else { return Ok(Answer::Silent) };
+    pub(super) fn question(&self) -> Result<HookAnswer, HookError> {
+        let Some(action) = self.action()? else { return Ok(HookAnswer::Silent) };
         // The question may be about the line that the hook made of the command.
         if let (ToolInput::Script(script), Ok(own)) = (&action.input, std::env::current_exe())
             && LauncherLine::read(script, &own).is_some()
         {
-            return Ok(Answer::Silent);
+            return Ok(HookAnswer::Silent);
         }
         let decision = self.decide(&action)?;
         let reason = say::reason(&decision);
         self.decision_record(&action, &decision, &reason).append(self.session)?;
         Ok(match decision.effect {
-            Effect::Deny => Answer::Deny { reason: format!("clash: {reason}") },
+            Effect::Deny => HookAnswer::Deny { reason: format!("clash: {reason}") },
             // The hook has allowed the call before. The client asks for a reason of its
             // own, and the user answers.
-            Effect::Allow | Effect::Ask => Answer::Silent,
+            Effect::Allow | Effect::Ask => HookAnswer::Silent,
         })
     }
 

@@ -2,14 +2,14 @@
 
 use std::path::Path;
 
-use clash_agents::{Answer, Confines, shell_quoted};
+use clash_agents::{ConfinementMethod, HookAnswer, shell_quoted};
 use clash_policy::Effect;
 use clash_policy::decide::Decision;
 use serde_json::{Map, Value};
 
 use super::{HookCall, HookError};
 use crate::approval::Approval;
-use crate::{env, say};
+use crate::say;
 
 /// The kernel takes no argument longer than 128 KiB (`MAX_ARG_STRLEN`), and the line has
 /// quotes and the approval around the script.
@@ -82,15 +82,12 @@ impl HookCall<'_> {
             mode: self.message.mode.clone(),
         };
         let slip = approval.leave(self.session)?;
-        let has_prefix = env::path(env::CLAUDE_CODE_SHELL_PREFIX)
-            .is_some_and(|prefix| self.dirs.for_agents().is_shell_launcher(&prefix));
-        let confines = self.agent.abilities.confines;
-        if confines == Confines::Shell || (confines == Confines::ShellPrefix && has_prefix) {
+        if self.agent.starts_launcher(&self.dirs.for_agents()) {
             return Ok(LaunchWay::ByClient);
         }
         let own = std::env::current_exe().map_err(HookError::OwnPath)?;
         let line = LauncherLine { session: &self.session.id, slip: &slip }.write(&own, script);
-        if confines == Confines::Instruct {
+        if self.agent.abilities.confines == ConfinementMethod::Instruct {
             return Ok(LaunchWay::Instructed(line));
         }
         Ok((self.agent.rewrite)(self.message, &line)
@@ -99,8 +96,8 @@ impl HookCall<'_> {
 
     /// The answer to the line that clash told the model to run, if its approval still
     /// lies there. The launcher decides the rest.
-    pub(super) fn answer_instructed(&self, script: &str) -> Result<Option<Answer>, HookError> {
-        if self.agent.abilities.confines != Confines::Instruct {
+    pub(super) fn answer_instructed(&self, script: &str) -> Result<Option<HookAnswer>, HookError> {
+        if self.agent.abilities.confines != ConfinementMethod::Instruct {
             return Ok(None);
         }
         let own = std::env::current_exe().map_err(HookError::OwnPath)?;
@@ -117,10 +114,10 @@ impl HookCall<'_> {
                 say::brief(&inner),
                 slip.sandbox
             );
-            Answer::Ask { reason, updated_input: None }
+            HookAnswer::Ask { reason, updated_input: None }
         } else {
             let reason = format!("clash: it runs in sandbox {}", slip.sandbox);
-            Answer::Allow { reason, updated_input: None }
+            HookAnswer::Allow { reason, updated_input: None }
         }))
     }
 }

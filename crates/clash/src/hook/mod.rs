@@ -26,7 +26,7 @@ mod tmp_paths;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use clash_agents::{AGENTS, Agent, Answer, Event, Message, MessageError, ToolError};
+use clash_agents::{AGENTS, Agent, HookAnswer, HookEvent, HookMessage, MessageError, ToolError};
 use clash_policy::decide::Decision;
 use clash_policy::{Action, Effect};
 
@@ -90,33 +90,37 @@ pub(crate) fn main(args: &[OsString]) -> u8 {
         Err(error) => return reply::block(&format!("clash: blocked: {error}")),
     };
     let answer = handle(agent, event, &message)
-        .unwrap_or_else(|error| Answer::Deny { reason: format!("clash: {error}") });
+        .unwrap_or_else(|error| HookAnswer::Deny { reason: format!("clash: {error}") });
     reply::send(agent, event, &message, answer)
 }
 
-fn handle(agent: &'static Agent, event: Event, message: &Message) -> Result<Answer, HookError> {
+fn handle(
+    agent: &'static Agent,
+    event: HookEvent,
+    message: &HookMessage,
+) -> Result<HookAnswer, HookError> {
     let dirs = Dirs::from_env()?;
     let project = project_of_message(agent, message)?;
     let mut session = Session::enter(&dirs, &message.session, agent.name, &project)?;
     let goes_on = matches!(message.source.as_str(), "clear" | "compact");
-    if event == Event::SessionStart && !goes_on {
+    if event == HookEvent::SessionStart && !goes_on {
         session.resume()?;
     }
     let session = session;
     let dirs = dirs.in_session(&session.dir);
     let call = HookCall { agent, dirs: &dirs, session: &session, message };
     match event {
-        Event::BeforeTool => call.before_or_deny(),
-        Event::Question => call.check_project().and_then(|()| call.question()),
-        Event::AfterTool | Event::AfterFailure => call.after(event),
-        Event::SessionStart => call.session_start(),
-        Event::SessionEnd => call.session_end(),
-        Event::SettingsChange => Ok(call.settings_change()),
+        HookEvent::BeforeTool => call.before_or_deny(),
+        HookEvent::Question => call.check_project().and_then(|()| call.question()),
+        HookEvent::AfterTool | HookEvent::AfterFailure => call.after(event),
+        HookEvent::SessionStart => call.session_start(),
+        HookEvent::SessionEnd => call.session_end(),
+        HookEvent::SettingsChange => Ok(call.settings_change()),
     }
 }
 
 /// The project of a new session. The record of a known session has its own.
-fn project_of_message(agent: &Agent, message: &Message) -> Result<PathBuf, MessageError> {
+fn project_of_message(agent: &Agent, message: &HookMessage) -> Result<PathBuf, MessageError> {
     let cwd = || Some(PathBuf::from(&message.cwd)).filter(|cwd| cwd.is_absolute());
     let told = agent.abilities.project.and_then(env::path);
     told.or_else(cwd).ok_or(MessageError::Missing("cwd"))
@@ -127,7 +131,7 @@ struct HookCall<'a> {
     agent: &'static Agent,
     dirs: &'a Dirs,
     session: &'a Session,
-    message: &'a Message,
+    message: &'a HookMessage,
 }
 
 impl HookCall<'_> {
@@ -167,15 +171,15 @@ impl HookCall<'_> {
     }
 
     /// Appends an alarm to the trace and tells the user.
-    fn raise_alarm(&self, text: String) -> Result<Answer, HookError> {
+    fn raise_alarm(&self, text: String) -> Result<HookAnswer, HookError> {
         let alarm = Record { reason: Some(text.clone()), ..self.new_record(trace::Event::Alarm) };
         alarm.append(self.session)?;
-        Ok(Answer::Note(text))
+        Ok(HookAnswer::Note(text))
     }
 
     /// Decides a tool call. An error is appended to the trace like any other denial,
     /// unless the trace itself cannot be written.
-    fn before_or_deny(&self) -> Result<Answer, HookError> {
+    fn before_or_deny(&self) -> Result<HookAnswer, HookError> {
         self.check_project().and_then(|()| self.before()).or_else(|error| {
             let record = Record {
                 what: Some(self.message.command().unwrap_or(&self.message.tool).to_owned()),

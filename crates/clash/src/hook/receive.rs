@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::io::Read;
 
-use clash_agents::{Agent, Event, Message, named};
+use clash_agents::{Agent, HookEvent, HookMessage, named};
 
 use super::HookError;
 
@@ -12,7 +12,9 @@ const MAX_MESSAGE_BYTES: u64 = 1 << 20;
 
 /// The agent, the event and the message. Settings may name the event as a further
 /// argument; the hook believes the message only.
-pub(super) fn receive(args: &[OsString]) -> Result<(&'static Agent, Event, Message), HookError> {
+pub(super) fn receive(
+    args: &[OsString],
+) -> Result<(&'static Agent, HookEvent, HookMessage), HookError> {
     let agent = args.first().and_then(|name| name.to_str()).and_then(named);
     let agent = agent.filter(|_| args.len() <= 2).ok_or(HookError::Usage)?;
     let mut input = Vec::new();

@@ -2,7 +2,10 @@
 
 use std::io::Write;
 
-use clash_agents::{Agent, Answer, Confines, Event, Message, Reply, ToolError, shell_quoted};
+use clash_agents::{
+    Agent, ConfinementMethod, HookAnswer, HookEvent, HookMessage, HookReply, ToolError,
+    shell_quoted,
+};
 use clash_policy::{Action, ToolInput};
 use serde_json::Value;
 
@@ -15,18 +18,25 @@ const PRINTS_REFUSAL: &str = "printf '%s\\n'";
 const ENDS_REFUSED: &str = " >&2; exit 126";
 
 /// Sends the answer and returns the exit status.
-pub(super) fn send(agent: &Agent, event: Event, message: &Message, answer: Answer) -> u8 {
+pub(super) fn send(
+    agent: &Agent,
+    event: HookEvent,
+    message: &HookMessage,
+    answer: HookAnswer,
+) -> u8 {
     let answer = match answer {
-        Answer::Deny { reason } if event == Event::BeforeTool => deny(agent, message, reason),
+        HookAnswer::Deny { reason } if event == HookEvent::BeforeTool => {
+            deny(agent, message, reason)
+        }
         answer => answer,
     };
     match (agent.reply)(event, answer) {
-        Reply { blocks: Some(reason), .. } => block(&reason),
-        Reply { document: Some(document), .. } => match print(&document) {
+        HookReply { blocks: Some(reason), .. } => block(&reason),
+        HookReply { document: Some(document), .. } => match print(&document) {
             Ok(()) => exit::OK,
             Err(_) => exit::BLOCKED,
         },
-        Reply { document: None, blocks: None } => exit::OK,
+        HookReply { document: None, blocks: None } => exit::OK,
     }
 }
 
@@ -39,9 +49,9 @@ pub(super) fn block(reason: &str) -> u8 {
 
 /// A refusal. For a client whose task ends at a refusal, it is a command that prints the
 /// reason, so that the model reads it and goes on.
-fn deny(agent: &Agent, message: &Message, reason: String) -> Answer {
+fn deny(agent: &Agent, message: &HookMessage, reason: String) -> HookAnswer {
     let command = || {
-        if agent.abilities.confines != Confines::RewriteAlways {
+        if agent.abilities.confines != ConfinementMethod::RewriteAlways {
             return None;
         }
         let home = Dirs::from_env().ok()?.home;
@@ -53,8 +63,8 @@ fn deny(agent: &Agent, message: &Message, reason: String) -> Answer {
         is_command.then(|| (agent.rewrite)(message, &line))?
     };
     match command() {
-        Some(input) => Answer::Allow { reason, updated_input: Some(input) },
-        None => Answer::Deny { reason },
+        Some(input) => HookAnswer::Allow { reason, updated_input: Some(input) },
+        None => HookAnswer::Deny { reason },
     }
 }
 

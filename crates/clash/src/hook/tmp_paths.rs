@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use clash_agents::{CallContext, Message, tool_input};
+use clash_agents::{CallContext, HookMessage, tool_input};
 use clash_policy::path::LinkResolver;
 use clash_policy::{Action, ToolInput, tool};
 use serde_json::{Map, Value};
@@ -59,7 +59,7 @@ impl HookCall<'_> {
         let input = tool_input::with_paths(&self.message.input, &from, |path| {
             names.meaning_to_tools(path, needs)
         });
-        let message = Message { input: input.clone(), ..self.message.clone() };
+        let message = HookMessage { input: input.clone(), ..self.message.clone() };
         let Some(mut action) = self.agent.action(&message, &self.dirs.home, &HeldPaths)? else {
             return Ok(None);
         };

@@ -11,9 +11,9 @@ use super::LauncherError;
 use crate::approval::Approval;
 use crate::decision::{self, DecisionContext};
 use crate::dirs::{Dirs, project_of};
+use crate::say;
 use crate::session::{Session, SessionError};
 use crate::trace::{self, Record};
-use crate::{agents, say};
 
 /// Where a command is about to run, before its sandbox is known.
 pub(super) struct LaunchContext {
@@ -50,7 +50,7 @@ impl LaunchContext {
 
     /// The agent of the session.
     pub(super) fn agent(&self) -> Option<&'static Agent> {
-        agents::named(&self.session.as_ref()?.agent)
+        clash_agents::named(&self.session.as_ref()?.agent)
     }
 
     pub(super) fn decide(&self, script: &str, mode: &str) -> Result<Decision, LauncherError> {

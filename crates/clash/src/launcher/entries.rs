@@ -3,15 +3,15 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use clash_agents::{AGENTS, Agent, Confines, shell_quoted};
+use clash_agents::{shell_quoted, with_shell_wrapper};
 use clash_policy::Sandbox;
 use clash_sandbox::facts::HostFacts;
 
 use super::context::LaunchContext;
 use super::error::status;
+use super::refuse_hostile_settings;
 use super::shell_string::ShellString;
 use super::{ApprovalSource, LauncherError, Never, RequestedCommand, StartedBy};
-use super::{refuse_hostile_settings, shell_string};
 use crate::approval::ApprovalError;
 use crate::dirs::{Dirs, project_of};
 use crate::env;
@@ -96,8 +96,7 @@ fn exec(args: &[OsString]) -> Result<Never, LauncherError> {
         let script = program.to_str().filter(|_| arguments.is_empty());
         return approved_script(id, script.ok_or(LauncherError::Usage)?);
     }
-    let session = shell_prefix_agent().and_then(|agent| env::text(agent.abilities.session?));
-    let context = LaunchContext::for_session(session.as_deref())?;
+    let context = LaunchContext::for_session(env::client_session().as_deref())?;
     let words: Vec<String> =
         command.iter().map(|word| shell_quoted(&word.to_string_lossy())).collect();
     let command = RequestedCommand { script: &words.join(" "), program, args: arguments };
@@ -145,24 +144,23 @@ fn run_script(
 fn shell(args: &[OsString]) -> Result<Never, LauncherError> {
     let [string] = args else { return Err(LauncherError::Usage) };
     let string = string.to_str().ok_or(LauncherError::NotText)?;
-    let agent = shell_prefix_agent();
-    let session = agent.and_then(|agent| env::text(agent.abilities.session?));
-    let context = LaunchContext::for_session(session.as_deref())?;
-    let by_agent = shell_string::is_from_agent();
+    let (agent, wrapper) = with_shell_wrapper().ok_or(LauncherError::Usage)?;
+    let context = LaunchContext::for_session(env::client_session().as_deref())?;
+    let user = context.dirs.for_agents();
+    let by_agent = (wrapper.is_agent_command)(&user);
     if by_agent && context.session.is_none() {
         return Err(LauncherError::NoSession);
     }
-    shell_string::refuse_own_sandbox()?;
-    let read = ShellString::read(string, &context, by_agent);
+    // There clash can neither read settings nor make rooms.
+    if let Some(why) = (wrapper.own_sandbox)(&user) {
+        return Err(LauncherError::Refused(why.to_owned()));
+    }
+    let read = ShellString::read(string, &context, wrapper);
     let (program, args) = (shell_program(), ["-c".into(), string.into()]);
     let command = RequestedCommand { script: read.script(), program: &program, args: &args };
     let started_by = if by_agent { StartedBy::Caller } else { StartedBy::Settings };
-    context.launch(&command, agent, &ApprovalSource::ForScript, started_by, &|| read.grants())
-}
-
-/// The agent that starts every shell through `clash-shell`.
-fn shell_prefix_agent() -> Option<&'static Agent> {
-    AGENTS.iter().copied().find(|agent| agent.abilities.confines == Confines::ShellPrefix)
+    let source = ApprovalSource::ForScript;
+    context.launch(&command, Some(agent), &source, started_by, &|| read.grants())
 }
 
 fn no_grants() -> Result<Vec<clash_sandbox::plan::Grant>, LauncherError> {

@@ -121,7 +121,7 @@ fn who_cannot_ask_is_told_no_and_the_way_on() {
 }
 
 #[test]
-fn a_wrapped_command_runs_once_in_its_sandbox_and_is_recognised_afterwards() {
+fn a_wrapped_command_runs_once_and_is_recognised() {
     for contract in CONTRACTS {
         let m = machine();
         let line = contract.wrapped(&m, "echo it\\'s > made.txt; cat ~/.ssh/id_ed25519; exit 7");
@@ -137,7 +137,7 @@ fn a_wrapped_command_runs_once_in_its_sandbox_and_is_recognised_afterwards() {
 }
 
 #[test]
-fn a_command_that_another_hook_put_in_ours_place_raises_an_alarm() {
+fn a_command_replaced_by_another_hook_raises_an_alarm() {
     for contract in CONTRACTS {
         let m = machine();
         let line = contract.wrapped(&m, "echo x");
@@ -163,7 +163,7 @@ fn a_model_that_calls_the_launcher_itself_is_refused() {
 }
 
 #[test]
-fn what_a_project_brings_against_hooks_stops_everything_and_doctor_says_so() {
+fn a_project_against_hooks_stops_everything() {
     for contract in CONTRACTS {
         let m = machine();
         let (file, text) = contract.off;

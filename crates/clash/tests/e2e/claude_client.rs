@@ -160,7 +160,7 @@ fn tmp_is_one_directory_to_commands_and_file_tools() {
 /// Of the tools the client keeps back until the model asks for them, those that
 /// run commands or write.
 #[test]
-fn a_monitor_and_a_stopped_task_and_a_notebook_are_judged_and_confined() {
+fn monitors_stopped_tasks_and_notebooks_are_judged() {
     let Some(claude) = CLAUDE.here() else { return };
     let m = installed(Who::Me);
     m.write("app/keep.txt", "keep");
@@ -316,7 +316,7 @@ fn a_skill_of_the_project_runs_its_commands_in_the_sandbox() {
 /// Written by a command, which the kernel lets write anywhere in the project,
 /// and read by the client within seconds.
 #[test]
-fn hooks_stay_on_when_a_command_writes_the_switch_that_turns_them_off() {
+fn hooks_stay_on_when_a_command_writes_the_off_switch() {
     let Some(claude) = CLAUDE.here() else { return };
     let m = Machine::new(Who::Me).policy(POLICY);
     let witness = m.home().join("witness");
@@ -373,7 +373,7 @@ fn a_hook_planted_by_a_command_does_not_come_into_force() {
 }
 
 #[test]
-fn a_command_cannot_write_the_switch_and_under_one_of_the_project_nothing_runs() {
+fn an_off_switch_of_the_project_stops_every_command() {
     let Some(claude) = CLAUDE.here() else { return };
     let m = installed(Who::Me);
     m.write("app/off.json", r#"{"disableAllHooks": true}"#);
@@ -392,7 +392,7 @@ fn a_command_cannot_write_the_switch_and_under_one_of_the_project_nothing_runs()
 }
 
 #[test]
-fn a_project_that_empties_the_prefix_and_rewrites_commands_runs_nothing_outside() {
+fn a_project_without_prefix_runs_nothing_outside() {
     let Some(claude) = CLAUDE.here() else { return };
     let m = installed(Who::Me);
     let answer = json!({"hookSpecificOutput": {

@@ -150,7 +150,7 @@ fn a_patch_that_touches_one_file_too_many_changes_none() {
 /// The client's newer models write programs that call tools; each call is judged
 /// like one of its own.
 #[test]
-fn what_a_program_of_the_model_calls_is_judged_and_confined_too() {
+fn tool_calls_of_a_program_are_judged_and_confined() {
     let code_mode = Client {
         start: |m, command, url| {
             (CODEX.start)(m, command, url);
@@ -179,7 +179,7 @@ fn what_a_program_of_the_model_calls_is_judged_and_confined_too() {
 /// The launcher sees nothing of the command's calls in there, which the client's
 /// filter forbids: it says so instead of refusing one after the other.
 #[test]
-fn in_the_client_s_own_sandbox_a_command_is_refused_in_words_or_confined_twice() {
+fn in_codex_own_sandbox_a_command_is_refused_or_confined() {
     let Some(codex) = CODEX.here() else { return };
     let m = CODEX.installed(Who::Me);
     m.write(OWN_SANDBOX, "");

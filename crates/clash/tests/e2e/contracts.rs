@@ -120,7 +120,7 @@ impl Contract {
 }
 
 #[test]
-fn a_bare_command_is_refused_with_the_line_that_runs_it_in_its_sandbox() {
+fn a_bare_command_is_refused_with_the_line_to_run() {
     for contract in &CONTRACTS {
         let m = contract.installed();
         let told =
@@ -229,7 +229,7 @@ fn a_setting_of_somebody_else_is_left_alone() {
 
 /// Seen with the real client: a folder that is trusted obeys these.
 #[test]
-fn copilot_does_nothing_in_a_project_that_switches_its_hooks_off() {
+fn copilot_does_nothing_where_a_project_disables_hooks() {
     for file in ["app/.github/copilot/settings.json", "app/.claude/settings.json"] {
         let m = Machine::new(Who::Me).policy(POLICY);
         let message = json!({

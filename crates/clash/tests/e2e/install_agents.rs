@@ -40,7 +40,7 @@ fn files(dir: &Path) -> Vec<String> {
 }
 
 #[test]
-fn only_the_agents_own_file_changes_and_comes_back_byte_for_byte() {
+fn only_the_agents_file_changes_and_comes_back() {
     as_each_user(|m| {
         for (agent, file, text) in AGENTS {
             let file = m.write(file, text);
@@ -59,7 +59,7 @@ fn only_the_agents_own_file_changes_and_comes_back_byte_for_byte() {
 }
 
 #[test]
-fn a_file_that_was_not_there_goes_again_and_a_broken_one_is_left_alone() {
+fn a_new_file_goes_again_and_a_broken_one_stays() {
     for (agent, file, _) in AGENTS {
         let m = Machine::new(Who::Me);
         m.clash(["install", "--agent", agent, "--dry-run"]).succeeds().says("hook");

@@ -329,7 +329,7 @@ fn opencode_keeps_its_own_rules_and_no_other_plugin_gets_out() {
 }
 
 #[test]
-fn a_project_that_sets_another_shell_gets_no_commands_in_opencode() {
+fn opencode_runs_nothing_where_a_project_sets_the_shell() {
     let Some(client) = OPENCODE.here() else { return };
     let m = OPENCODE.installed(Who::Me);
     m.write("app/opencode.json", r#"{"shell": "/bin/bash"}"#);
@@ -358,7 +358,7 @@ fn in_a_room<'a>(client: &'a Client) -> Option<(Here<'a>, Machine)> {
 
 /// Without the room these clients obey the file, and nothing is judged.
 #[test]
-fn in_a_room_of_its_own_no_agent_starts_that_a_project_keeps_from_asking() {
+fn clash_run_starts_no_agent_that_a_project_silences() {
     for (client, file, off) in [
         (&CODEX, ".codex/config.toml", "[features]\nhooks = false\n"),
         (&GEMINI, ".gemini/settings.json", "{\"hooksConfig\": {\"disabled\": [\"clash\"]}}"),
@@ -381,7 +381,7 @@ fn in_a_room_of_its_own_no_agent_starts_that_a_project_keeps_from_asking() {
 }
 
 #[test]
-fn in_a_room_of_its_own_every_action_of_pi_is_still_judged_and_confined() {
+fn clash_run_still_judges_every_action_of_pi() {
     let Some((client, m)) = in_a_room(&PI) else { return };
     m.write("app/keep.txt", "keep");
     let key = json!({"tool": "read", "input": {"path": m.home().join(".pi/agent/models.json")}});

@@ -64,7 +64,7 @@ fn reads_zsh_other_temp_directories_and_no_snapshot() {
 }
 
 #[test]
-fn reads_the_steps_only_seen_in_the_clients_text() {
+fn steps_from_the_text_of_the_client_are_read() {
     let with = |step: &str, old: &str| wrap("git grep x").replace(old, &format!("{step} && {old}"));
     assert_eq!(script(&with(&git_grep(), "eval 'git")).as_deref(), Some("git grep x"));
     assert_eq!(script(&with(BUN_OPTIONS, "{ \\builtin shopt")).as_deref(), Some("git grep x"));

@@ -1,10 +1,10 @@
-//! What can be wrong with a settings file, in words and with what to do.
+//! Errors and problems of a settings file, with their remedies.
 
 use std::path::PathBuf;
 
 use super::{JsonError, PREFIX};
 
-/// Why a settings file was left alone. Lines count from one.
+/// Why clash does not change a settings file. Lines count from one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SettingsError {
     #[error(transparent)]
@@ -28,7 +28,7 @@ pub enum SettingsError {
 }
 
 impl SettingsError {
-    /// What to do about it.
+    /// The remedy.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::Json(JsonError::Comment { .. } | JsonError::TrailingComma { .. }) => {
@@ -55,31 +55,30 @@ impl SettingsError {
     }
 }
 
-/// Something that weakens or breaks the wiring.
+/// A setting that weakens or breaks the wiring.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Problem {
-    /// A switch turns every hook off, or clash's.
+pub(crate) enum SettingsProblem {
+    /// A setting switches every hook off, or clash's.
     HooksDisabled { key: String, line: usize },
-    /// The prefix is somebody else's, or emptied.
+    /// Another program is the prefix, or the prefix is empty.
     ForeignPrefix { value: String, line: usize },
-    /// A variable that runs code or moves places is set.
+    /// The file sets a variable that runs code or moves directories.
     GroundInEnv { name: String, line: usize },
-    /// Some events are wired and these are not.
+    /// These events have no hook of clash, and others have.
     MissingEvents(Vec<&'static str>),
-    /// Hooks without the prefix.
+    /// The file has the hooks and not the prefix.
     MissingPrefix,
-    /// An entry that the client rejects, and with it all hooks of the file.
+    /// The client rejects this entry, and with it every hook of the file.
     Malformed(SettingsError),
 }
 
-impl Problem {
-    /// Whether it is the user's to decide in their own settings: they may set
-    /// their own environment.
+impl SettingsProblem {
+    /// True if users may do this in their own settings: they may set their own environment.
     pub(crate) fn is_users_own(&self) -> bool {
         matches!(self, Self::GroundInEnv { .. })
     }
 
-    /// What to do about it, where installing again is not enough.
+    /// The remedy, if a new installation does not suffice.
     pub(super) fn fix(&self) -> Option<String> {
         match self {
             Self::HooksDisabled { key, .. } => Some(format!("remove `{key}`")),
@@ -90,8 +89,8 @@ impl Problem {
         }
     }
 
-    /// Whether a project that brings this works against clash, and not merely
-    /// against itself.
+    /// True if a project with this setting works against clash. Other problems only break
+    /// the project's own hooks.
     pub(crate) fn is_hostile(&self) -> bool {
         match self {
             Self::HooksDisabled { .. } | Self::ForeignPrefix { .. } | Self::GroundInEnv { .. } => {
@@ -102,30 +101,31 @@ impl Problem {
     }
 }
 
-/// A problem in words that follow the file's name.
-pub(crate) fn describe(problem: &Problem) -> String {
+/// The problem in words that follow the file's name.
+pub(crate) fn describe(problem: &SettingsProblem) -> String {
     match problem {
-        Problem::HooksDisabled { line, .. } => format!("line {line} switches every hook off"),
-        Problem::ForeignPrefix { value, line } if value.is_empty() => {
+        SettingsProblem::HooksDisabled { line, .. } => {
+            format!("line {line} switches every hook off")
+        }
+        SettingsProblem::ForeignPrefix { value, line } if value.is_empty() => {
             format!("line {line} takes the shell prefix away")
         }
-        Problem::ForeignPrefix { value, line } => {
+        SettingsProblem::ForeignPrefix { value, line } => {
             format!("line {line} replaces the shell prefix with `{value}`")
         }
-        Problem::GroundInEnv { name, line } => {
+        SettingsProblem::GroundInEnv { name, line } => {
             format!("line {line} sets `{name}`, which moves the ground sandboxes stand on")
         }
-        Problem::MissingEvents(events) => format!("has no hook for {}", events.join(", ")),
-        Problem::MissingPrefix => "has hooks but not the shell prefix".to_owned(),
-        Problem::Malformed(error) => error.to_string(),
+        SettingsProblem::MissingEvents(events) => format!("has no hook for {}", events.join(", ")),
+        SettingsProblem::MissingPrefix => "has hooks but not the shell prefix".to_owned(),
+        SettingsProblem::Malformed(error) => error.to_string(),
     }
 }
 
-/// Whether a variable is none of a project's business: it runs code in the
-/// client's shell before the prefix or in the hook before clash (seen for
-/// `BASH_ENV`, `CLAUDE_CODE_SHELL`, `LD_PRELOAD`, `PATH` and `SHELL`), or it moves
-/// the places that policies and clash itself stand on (seen for `CARGO_HOME` and
-/// `CLAUDE_ENV_FILE`).
+/// True if a project must not set this variable. Either it runs code in the client's shell
+/// before the prefix or in the hook before clash (seen for `BASH_ENV`, `CLAUDE_CODE_SHELL`,
+/// `LD_PRELOAD`, `PATH` and `SHELL`). Or it moves directories that policies and clash rely
+/// on (seen for `CARGO_HOME` and `CLAUDE_ENV_FILE`).
 pub(super) fn is_ground(name: &str) -> bool {
     const NAMES: [&str; 17] = [
         "AI_AGENT",

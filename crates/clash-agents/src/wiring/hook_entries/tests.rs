@@ -1,19 +1,19 @@
 use serde_json::Value;
 
 use super::*;
-use crate::claude::SHAPE;
+use crate::claude::FORMAT;
 
 fn uninstall(text: &str) -> Result<String, SettingsError> {
-    super::uninstall(text, &SHAPE)
+    super::uninstall(text, &FORMAT)
 }
 
-fn inspect(text: &str) -> Result<Installed, SettingsError> {
-    super::inspect(text, &SHAPE)
+fn inspect(text: &str) -> Result<FoundEntries, SettingsError> {
+    super::inspect(text, &FORMAT)
 }
 
-fn wiring() -> Wiring {
-    Wiring {
-        shape: &SHAPE,
+fn wiring() -> HookEntries {
+    HookEntries {
+        shape: &FORMAT,
         hook_command: "/usr/bin/timeout -k 1 20 '/opt/my clash/clash' hook claude || { echo 'clash: hook failed, blocked' >&2; exit 2; }".into(),
         prefix: Some("/opt/my clash/clash-shell".into()),
     }
@@ -23,11 +23,11 @@ fn json(text: &str) -> Value {
     serde_json::from_str(text.trim_start_matches('\u{feff}')).expect(text)
 }
 
-/// Installed, checked, and taken out again.
+/// FoundEntries, checked, and taken out again.
 fn there_and_back(text: &str) -> String {
     let installed = install(text, &wiring()).expect(text);
     let found = inspect(&installed).expect(&installed);
-    assert!(found.is_complete(&SHAPE) && found.stale(&wiring()).is_empty(), "{installed}");
+    assert!(found.is_complete(&FORMAT) && found.stale(&wiring()).is_empty(), "{installed}");
     assert_eq!(install(&installed, &wiring()).as_deref(), Ok(installed.as_str()), "{text}");
     assert_only_added(text, &installed);
     uninstall(&installed).expect(&installed)
@@ -43,7 +43,7 @@ fn assert_only_added(before: &str, after: &str) {
     let (old, new) = (part(&before, "hooks"), part(&after, "hooks"));
     for (event, groups) in &new {
         let mut groups = groups.as_array().expect(event).clone();
-        if SHAPE.events.iter().any(|(name, ..)| name == event) {
+        if FORMAT.events.iter().any(|(name, ..)| name == event) {
             let own = groups.pop().expect(event);
             assert_eq!(own["hooks"][0]["args"][1], wiring().hook_command.as_str());
             assert_eq!(own["hooks"][0]["onFailure"], "block");
@@ -129,19 +129,19 @@ fn entries_take_the_indentation_of_the_file() {
 #[test]
 fn a_new_path_replaces_the_old_entries() {
     let text = "{\n  \"hooks\": {\n    \"Stop\": []\n  }\n}\n";
-    let old = Wiring {
-        shape: &SHAPE,
+    let old = HookEntries {
+        shape: &FORMAT,
         hook_command: "/old/clash hook claude || exit 2".into(),
         prefix: Some("/old/clash-shell".into()),
     };
     let once = install(text, &old).expect("old");
     let found = inspect(&once).expect("old");
-    assert_eq!(found.stale(&wiring()).len(), SHAPE.events.len() + 1);
+    assert_eq!(found.stale(&wiring()).len(), FORMAT.events.len() + 1);
     assert_eq!(install(&once, &wiring()), install(text, &wiring()));
 }
 
 #[test]
-fn what_the_user_added_later_stays() {
+fn entries_that_the_user_added_later_stay() {
     let text = install("{}", &wiring()).expect("install");
     let more = text.replacen("\"hooks\": {", "\"hooks\": {\n    \"Stop\": [],", 1).replacen(
         "\"hooks\": [",
@@ -158,7 +158,7 @@ fn what_the_user_added_later_stays() {
 }
 
 #[test]
-fn only_what_clash_wrote_is_taken_out() {
+fn only_entries_of_clash_are_removed() {
     for text in [
         r#"{"env":{"CLAUDE_CODE_SHELL_PREFIX":"/usr/bin/nice"}}"#,
         r#"{"env":{"CLAUDE_CODE_SHELL_PREFIX":""}}"#,
@@ -176,7 +176,7 @@ fn only_what_clash_wrote_is_taken_out() {
 }
 
 #[test]
-fn refusals_name_what_and_where() {
+fn an_error_names_the_key_and_the_line() {
     let refused = |text: &str| install(text, &wiring()).expect_err(text);
     for (text, message) in [
         ("{\n\"hooks\": []}", "`hooks` in line 2 is not an object"),
@@ -210,7 +210,7 @@ fn refusals_name_what_and_where() {
     }
     let odd = |hook: &str, prefix: &str| {
         let wiring =
-            Wiring { shape: &SHAPE, hook_command: hook.into(), prefix: Some(prefix.into()) };
+            HookEntries { shape: &FORMAT, hook_command: hook.into(), prefix: Some(prefix.into()) };
         install("{}", &wiring).is_err()
     };
     assert!(odd("clash hook claude", "/x/clash"));
@@ -221,19 +221,22 @@ fn refusals_name_what_and_where() {
 }
 
 #[test]
-fn inspect_reports_what_works_against_clash() {
+fn inspect_reports_settings_against_clash() {
     let text = "{\"disableAllHooks\": true,\n\"env\":{\"CLAUDE_CODE_SHELL_PREFIX\":\"\",\n\"BASH_ENV\":\"./x\"},\"hooks\":{\"Stop\":3}}";
     let problems = inspect(text).expect(text).problems;
     assert_eq!(problems.len(), 4);
-    assert!(problems.contains(&Problem::HooksDisabled { key: "disableAllHooks".into(), line: 1 }));
-    assert!(problems.contains(&Problem::ForeignPrefix { value: String::new(), line: 2 }));
-    assert!(problems.contains(&Problem::GroundInEnv { name: "BASH_ENV".into(), line: 3 }));
+    assert!(
+        problems
+            .contains(&SettingsProblem::HooksDisabled { key: "disableAllHooks".into(), line: 1 })
+    );
+    assert!(problems.contains(&SettingsProblem::ForeignPrefix { value: String::new(), line: 2 }));
+    assert!(problems.contains(&SettingsProblem::GroundInEnv { name: "BASH_ENV".into(), line: 3 }));
     let half = install("{}", &wiring()).expect("install").replace("SessionEnd", "Stop");
     let half = half.replace("CLAUDE_CODE_SHELL_PREFIX", "X");
-    let want = [Problem::MissingEvents(vec!["SessionEnd"]), Problem::MissingPrefix];
+    let want = [SettingsProblem::MissingEvents(vec!["SessionEnd"]), SettingsProblem::MissingPrefix];
     assert_eq!(inspect(&half).expect("half").problems, want);
-    assert_eq!(inspect("{}"), Ok(Installed::default()));
-    assert_eq!(inspect(""), Ok(Installed::default()));
+    assert_eq!(inspect("{}"), Ok(FoundEntries::default()));
+    assert_eq!(inspect(""), Ok(FoundEntries::default()));
 }
 
 /// Random documents, randomly laid out: only our entries come and go.

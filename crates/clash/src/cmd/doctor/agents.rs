@@ -1,11 +1,11 @@
 //! Whether each agent really asks clash, and whether clash answers.
 
 use super::super::install::{is_current, is_here};
-use super::super::wiring::trial::{HARMLESS, Outcome};
-use super::super::wiring::{Content, SettingsFile, Wiring};
+use super::super::wiring::trial::{HARMLESS, TrialOutcome};
+use super::super::wiring::{AgentWiring, SettingsContent, SettingsFile};
 use super::{Finding, Page, Scene};
-use crate::agents::wiring::Scope;
-use crate::agents::{AGENTS, Agent, Confines, Problem};
+use clash_agents::wiring::InstallScope;
+use clash_agents::{AGENTS, Agent, ConfinementMethod, WiringProblem};
 
 /// One section for every agent that is wired or could be.
 pub(super) fn sections(scene: &Scene) -> Page {
@@ -22,10 +22,10 @@ fn look(scene: &Scene, agent: &Agent) -> Vec<Finding> {
     let Scene { dirs, project, .. } = scene;
     let install = || Some(format!("clash install --agent {}", agent.name));
     let mut findings = Vec::new();
-    let wiring = Wiring::look(dirs, agent, &Scope::User);
+    let wiring = AgentWiring::look(dirs, agent, &InstallScope::User);
     findings.extend(of_files(&wiring, agent));
     let machine = dirs.clone().of_machine();
-    let managed = Wiring::look(&machine, agent, &Scope::Managed);
+    let managed = AgentWiring::look(&machine, agent, &InstallScope::Managed);
     if managed.is_wired() {
         findings.extend(of_files(&managed, agent));
     }
@@ -41,16 +41,18 @@ fn look(scene: &Scene, agent: &Agent) -> Vec<Finding> {
         findings.extend(tried(scene, agent, &wiring));
     }
     let launcher = match agent.abilities.confines {
-        Confines::ShellPrefix => Some(dirs.for_agents().shell_launcher()),
-        Confines::Shell => Some(dirs.for_agents().agents_shell()),
-        Confines::Rewrite | Confines::RewriteAlways | Confines::Instruct => None,
+        ConfinementMethod::ShellPrefix => Some(dirs.for_agents().shell_launcher()),
+        ConfinementMethod::Shell => Some(dirs.for_agents().agents_shell()),
+        ConfinementMethod::Rewrite
+        | ConfinementMethod::RewriteAlways
+        | ConfinementMethod::Instruct => None,
     };
     if let Some(launcher) = launcher.filter(|path| !path.exists()) {
         let missing =
             format!("the launcher {} is missing, so no command can run", launcher.display());
         findings.push(Finding::bad(missing).fix(install()));
     }
-    if let Some(Problem { what, fix }) = wiring.own_sandbox {
+    if let Some(WiringProblem { what, fix }) = wiring.own_sandbox {
         findings.push(Finding::bad(what).fix(fix));
     }
     let cwd = std::env::current_dir().unwrap_or_default();
@@ -64,40 +66,42 @@ fn look(scene: &Scene, agent: &Agent) -> Vec<Finding> {
 }
 
 /// Runs the hooks in the settings, with junk and with a harmless command.
-fn tried(scene: &Scene, agent: &Agent, wiring: &Wiring) -> Vec<Finding> {
+fn tried(scene: &Scene, agent: &Agent, wiring: &AgentWiring) -> Vec<Finding> {
     let fix = || Some(format!("clash install --agent {}", agent.name));
     if let Err(what) = wiring.blocks_junk(&scene.project) {
         return vec![Finding::bad(what).fix(fix())];
     }
     let answers = "the installed hook answers, and blocks what it does not understand";
     let judged = match wiring.try_out(&scene.dirs, agent, &scene.project) {
-        Outcome::Ran { sandbox } => {
+        TrialOutcome::Ran { sandbox } => {
             Finding::good(format!("it let `{HARMLESS}` through, which ran in sandbox {sandbox}"))
         }
-        Outcome::Refused { reason } => Finding::good(format!("it refused `{HARMLESS}`: {reason}")),
-        Outcome::Failed(what) => return vec![Finding::bad(what).fix(fix())],
+        TrialOutcome::Refused { reason } => {
+            Finding::good(format!("it refused `{HARMLESS}`: {reason}"))
+        }
+        TrialOutcome::Failed(what) => return vec![Finding::bad(what).fix(fix())],
     };
     vec![Finding::good(answers), judged]
 }
 
 /// Which files have clash, and what is wrong with them.
-fn of_files(wiring: &Wiring, agent: &Agent) -> Vec<Finding> {
+fn of_files(wiring: &AgentWiring, agent: &Agent) -> Vec<Finding> {
     let mut findings = Vec::new();
     for SettingsFile { path, content } in &wiring.files {
         let file = path.display();
-        let is_well = matches!(content, Content::Wired { problems } if problems.is_empty());
+        let is_well = matches!(content, SettingsContent::Wired { problems } if problems.is_empty());
         if is_well {
             findings.push(Finding::good(format!("installed in {file}")));
         }
         // Agents that are not on this machine are not mentioned.
-        let is_absent = matches!(content, Content::Missing | Content::Others);
-        let is_known = is_here(agent) || matches!(content, Content::Others);
+        let is_absent = matches!(content, SettingsContent::Missing | SettingsContent::Others);
+        let is_known = is_here(agent) || matches!(content, SettingsContent::Others);
         if is_absent && !wiring.is_wired() && is_known {
             let fix = format!("clash install --agent {}", agent.name);
             findings.push(Finding::note(format!("not installed in {file}")).fix(Some(fix)));
         }
     }
-    let bad = |Problem { what, fix }: Problem| Finding::bad(what).fix(fix);
+    let bad = |WiringProblem { what, fix }: WiringProblem| Finding::bad(what).fix(fix);
     findings.extend(wiring.problems(agent).into_iter().map(bad));
     findings
 }

@@ -3,9 +3,9 @@
 
 use std::process::Command;
 
-use crate::agents::{AGENTS, named};
 use crate::cmd::install::is_here;
 use crate::ui::Failure;
+use clash_agents::{AGENTS, named};
 
 /// The agents clash can be put in front of.
 pub(super) fn names() -> Vec<&'static str> {

@@ -3,16 +3,16 @@
 use std::io::IsTerminal;
 
 use super::{InstallArgs, unusable};
-use crate::agents::Agent;
-use crate::agents::wiring::{OwnSandbox, Wired};
 use crate::ui::{Failure, confirm};
+use clash_agents::Agent;
+use clash_agents::wiring::{OwnSandbox, WiredFile};
 
 /// The text with the agent's own sandbox off, if the user agrees, and the change that
 /// was made.
 pub(super) fn own_sandbox(
     args: &InstallArgs,
     agent: &Agent,
-    wired: &Wired,
+    wired: &WiredFile,
     text: String,
 ) -> Result<(String, Option<&'static str>), Failure> {
     let failed = |error| unusable(&wired.file, &error);

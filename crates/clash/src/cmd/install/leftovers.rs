@@ -5,10 +5,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::{cannot_write, remove_if_there};
-use crate::agents::AGENTS;
-use crate::agents::wiring::Scope;
 use crate::dirs::Dirs;
 use crate::ui::{Failure, Out, confirm};
+use clash_agents::AGENTS;
+use clash_agents::wiring::InstallScope;
 
 /// Older versions kept a copy beside the settings file, under this ending.
 const OLD_BACKUP: &str = ".clash-backup";
@@ -44,7 +44,9 @@ fn found(dirs: &Dirs) -> Vec<Leftover> {
     }
     add(dirs.state.clone(), "sessions, trust, copies of settings", Kind::Own);
     add(dirs.cache.clone(), "compiled policies", Kind::Own);
-    for file in AGENTS.iter().flat_map(|agent| (agent.files)(&dirs.for_agents(), &Scope::User)) {
+    for file in
+        AGENTS.iter().flat_map(|agent| (agent.files)(&dirs.for_agents(), &InstallScope::User))
+    {
         add(old_backup(&file.file), "a copy of settings", Kind::Own);
     }
     add("/etc/apparmor.d/clash".into(), "the AppArmor profile", Kind::Machine);

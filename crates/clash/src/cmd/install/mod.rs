@@ -1,6 +1,6 @@
 //! `clash install` and `clash uninstall`: the entries in an agent's settings.
 //!
-//! A settings file is read, edited as text ([`crate::agents::wired`]) and replaced in
+//! A settings file is read, edited as text ([`clash_agents::wiring`]) and replaced in
 //! one step. Right before, a copy goes to clash's state directory
 //! ([`crate::settings_backup`]).
 
@@ -15,14 +15,14 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use super::unless_closed;
-use super::wiring::Wiring;
-use super::wiring::trial::Outcome;
-use crate::agents::wiring::{Scope, SettingsError, Wired};
-use crate::agents::{self, AGENTS, Agent};
+use super::wiring::AgentWiring;
+use super::wiring::trial::TrialOutcome;
 use crate::dirs::{Dirs, project_of};
 use crate::replace_file::replace;
 use crate::settings_backup;
 use crate::ui::{Failure, Out};
+use clash_agents::wiring::{InstallScope, SettingsError, WiredFile};
+use clash_agents::{self as agents, AGENTS, Agent};
 
 pub(super) use programs::is_current;
 pub(crate) use uninstall::UninstallArgs;
@@ -69,18 +69,18 @@ fn agent(name: &str) -> Result<&'static Agent, String> {
 }
 
 impl Which {
-    fn scope(&self, dirs: &Dirs) -> Result<Scope, Failure> {
+    fn scope(&self, dirs: &Dirs) -> Result<InstallScope, Failure> {
         Ok(if self.managed {
-            Scope::Managed
+            InstallScope::Managed
         } else if self.project {
-            Scope::Project(project_of(&std::env::current_dir()?, &dirs.home))
+            InstallScope::Project(project_of(&std::env::current_dir()?, &dirs.home))
         } else {
-            Scope::User
+            InstallScope::User
         })
     }
 
     /// The agents meant, and where.
-    fn resolve(&self, dirs: &Dirs) -> Result<(Vec<&'static Agent>, Scope), Failure> {
+    fn resolve(&self, dirs: &Dirs) -> Result<(Vec<&'static Agent>, InstallScope), Failure> {
         let scope = self.scope(dirs)?;
         let found = match self.agent {
             Some(agent) => vec![agent],
@@ -105,7 +105,8 @@ impl InstallArgs {
     pub(crate) fn run(self, out: &mut Out) -> Result<u8, Failure> {
         let dirs = Dirs::from_env()?;
         let (agents, scope) = self.which.resolve(&dirs)?;
-        let target = if scope == Scope::Managed { dirs.clone().of_machine() } else { dirs.clone() };
+        let target =
+            if scope == InstallScope::Managed { dirs.clone().of_machine() } else { dirs.clone() };
         let work = Work { dirs: &dirs, target: &target, scope: &scope, args: &self };
         let mut failed = Vec::new();
         let mut changed = false;
@@ -144,7 +145,7 @@ struct Work<'a> {
     dirs: &'a Dirs,
     /// Where programs and settings go: the user's, or the machine's.
     target: &'a Dirs,
-    scope: &'a Scope,
+    scope: &'a InstallScope,
     args: &'a InstallArgs,
 }
 
@@ -197,7 +198,7 @@ impl Work<'_> {
 
     /// Says what a trial with the new settings shows.
     fn report(&self, agent: &Agent, changed: bool, out: &mut Out) -> Result<(), Failure> {
-        let wiring = Wiring::look(self.target, agent, self.scope);
+        let wiring = AgentWiring::look(self.target, agent, self.scope);
         let project = project_of(&std::env::current_dir()?, &self.dirs.home);
         let title = agent.title;
         if let Some(against) = agent.against(&self.dirs.for_agents(), &project, &project) {
@@ -206,13 +207,13 @@ impl Work<'_> {
         }
         let decides = if changed { "clash now decides" } else { "clash decides" };
         match wiring.try_out(self.dirs, agent, &project) {
-            Outcome::Ran { sandbox } => {
+            TrialOutcome::Ran { sandbox } => {
                 out.line(format!("{title}: {decides}; a trial command ran in sandbox {sandbox}"))?
             }
-            Outcome::Refused { .. } => {
+            TrialOutcome::Refused { .. } => {
                 out.line(format!("{title}: {decides}; the policy refused a trial command"))?
             }
-            Outcome::Failed(why) => {
+            TrialOutcome::Failed(why) => {
                 let failure = format!("{title} is wired, but the trial failed: {why}");
                 return Err(Failure::new(failure).hint("`clash doctor` says more"));
             }
@@ -237,7 +238,7 @@ fn write(dirs: &Dirs, file: &Path, before: &str, after: &str) -> Result<(), Fail
 }
 
 /// An agent that has no place for this scope says so.
-fn files(dirs: &Dirs, agent: &Agent, scope: &Scope) -> Result<Vec<Wired>, Failure> {
+fn files(dirs: &Dirs, agent: &Agent, scope: &InstallScope) -> Result<Vec<WiredFile>, Failure> {
     let files = (agent.files)(&dirs.for_agents(), scope);
     if files.is_empty() {
         return Err(Failure::new(format!("{} has no settings of that kind", agent.title)));

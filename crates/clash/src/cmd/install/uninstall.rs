@@ -4,13 +4,13 @@
 use std::fs;
 
 use super::super::unless_closed;
-use super::super::wiring::Wiring;
+use super::super::wiring::AgentWiring;
 use super::{Which, cannot_write, leftovers, programs, read, remove_if_there, unusable, write};
-use crate::agents::wiring::{Scope, Wired};
-use crate::agents::{AGENTS, Agent};
 use crate::dirs::Dirs;
 use crate::settings_backup;
 use crate::ui::{Failure, Out};
+use clash_agents::wiring::{InstallScope, WiredFile};
+use clash_agents::{AGENTS, Agent};
 
 /// Takes clash's entries out of the settings of agents; everything else in them stays
 /// as it is, byte for byte. Files that clash keeps elsewhere are listed.
@@ -36,7 +36,7 @@ impl UninstallArgs {
     pub(crate) fn run(self, out: &mut Out) -> Result<u8, Failure> {
         let dirs = Dirs::from_env()?;
         let scope = self.which.scope(&dirs)?;
-        let dirs = if scope == Scope::Managed { dirs.of_machine() } else { dirs };
+        let dirs = if scope == InstallScope::Managed { dirs.of_machine() } else { dirs };
         let mut failed = Vec::new();
         for agent in self.meant(&dirs, &scope) {
             for wired in super::files(&dirs, agent, &scope)? {
@@ -64,7 +64,7 @@ impl UninstallArgs {
                 return Err(Failure::new(format!("still in the settings of {}", names.join(", "))));
             }
             leftovers::purge(&dirs, self.yes, out)?;
-        } else if scope == Scope::User {
+        } else if scope == InstallScope::User {
             leftovers::list(&dirs, out)?;
         }
         unless_closed(Ok(()))
@@ -72,7 +72,7 @@ impl UninstallArgs {
 
     /// The named agent, or every one whose settings have clash in them. A file that
     /// cannot be read may have it.
-    fn meant(&self, dirs: &Dirs, scope: &Scope) -> Vec<&'static Agent> {
+    fn meant(&self, dirs: &Dirs, scope: &InstallScope) -> Vec<&'static Agent> {
         match self.which.agent {
             Some(agent) => vec![agent],
             None => still_wired(dirs, scope),
@@ -80,16 +80,17 @@ impl UninstallArgs {
     }
 }
 
-fn still_wired(dirs: &Dirs, scope: &Scope) -> Vec<&'static Agent> {
-    let scope = if *scope == Scope::Managed { &Scope::Managed } else { &Scope::User };
+fn still_wired(dirs: &Dirs, scope: &InstallScope) -> Vec<&'static Agent> {
+    let scope =
+        if *scope == InstallScope::Managed { &InstallScope::Managed } else { &InstallScope::User };
     let is_wired = |agent: &&Agent| {
-        let wiring = Wiring::look(dirs, agent, scope);
+        let wiring = AgentWiring::look(dirs, agent, scope);
         wiring.is_wired() || wiring.is_broken()
     };
     AGENTS.iter().copied().filter(is_wired).collect()
 }
 
-fn uninstall(dirs: &Dirs, wired: &Wired, dry_run: bool, out: &mut Out) -> Result<(), Failure> {
+fn uninstall(dirs: &Dirs, wired: &WiredFile, dry_run: bool, out: &mut Out) -> Result<(), Failure> {
     let file = &wired.file;
     let before = read(file)?;
     let after = wired.edit.uninstall(&before).map_err(|error| unusable(file, &error))?;

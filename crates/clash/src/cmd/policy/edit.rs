@@ -17,9 +17,9 @@ use crate::dirs::Dirs;
 use crate::held_path::HeldPaths;
 use crate::policy::{LoadedPolicy, PolicyFiles, SESSION_POLICY};
 use crate::session::Session;
-use crate::tool_input::{self, CallContext};
 use crate::ui::{Failure, Out};
 use crate::{env, exit, say};
+use clash_agents::tool_input::{self, CallContext};
 
 /// The rule, by the words that lead to it.
 #[derive(Debug, clap::Args)]
@@ -167,7 +167,7 @@ impl RuleArgs {
                 (file, files.trusting())
             }
             "session" => {
-                let id = self.session.clone().or_else(|| env::text(env::CLAUDE_CODE_SESSION_ID));
+                let id = self.session.clone().or_else(|| env::client_session());
                 let id = id.ok_or_else(|| {
                     Failure::new("the session is not known: no agent runs this command")
                         .hint(sessions_hint(dirs))
@@ -239,7 +239,7 @@ impl RuleArgs {
         };
         let from = CallContext { cwd: project, home: &dirs.home, paths: &HeldPaths };
         let (tool, input) = tool_input::read(tool, &fields, &from)?;
-        let (agent, mode) = ("claude".to_owned(), "default".to_owned());
+        let (agent, mode) = (clash_agents::DEFAULT_AGENT.to_owned(), "default".to_owned());
         Ok(decide_by(
             policy,
             dirs,

@@ -3,9 +3,10 @@
 
 use std::path::{Path, PathBuf};
 
+use clash_agents::AGENTS;
 use clash_import::{
     ImportFormat, ImportSource, ImportedPolicy, KeptRules, PolicyModule, ReportEntry, SettingsBase,
-    detect, import_as, module,
+    TOOL_NAMES, detect, import_as, module,
 };
 use clash_syntax::SyntaxTree;
 use clash_syntax::draft::load_module;
@@ -29,7 +30,7 @@ pub(crate) struct Args {
     /// The file; its format is found out from its content
     file: Option<PathBuf>,
     /// Only what this tool wrote: claude, srt or codex
-    #[arg(long, value_name = "TOOL", value_parser = ["claude", "srt", "codex"])]
+    #[arg(long, value_name = "TOOL", value_parser = TOOL_NAMES)]
     from: Option<String>,
     /// Write it beside the policy and load it there, after showing the change
     #[arg(long)]
@@ -166,7 +167,7 @@ fn import(
     let name = file.display().to_string();
     let unreadable = |error| Failure::new(format!("cannot read {name}: {error}"));
     let bytes = std::fs::read(file).map_err(unreadable)?;
-    let format = detect(&name, &bytes).filter(|it| from.is_none_or(|from| from == tool(*it)));
+    let format = detect(&name, &bytes).filter(|it| from.is_none_or(|from| from == it.tool_name()));
     let Some(format) = format else { return Ok(None) };
     let whole = file.canonicalize()?;
     let (home, root) = (dirs.home.canonicalize()?, project.canonicalize()?);
@@ -185,33 +186,11 @@ fn import(
     Ok(Some(ImportedFile { file: file.to_path_buf(), format, of_project, imported }))
 }
 
-const fn tool(format: ImportFormat) -> &'static str {
-    match format {
-        ImportFormat::Claude => "claude",
-        ImportFormat::Srt => "srt",
-        ImportFormat::CodexRules | ImportFormat::CodexConfig => "codex",
-    }
-}
-
 /// Where the tools keep their settings, as far as the files exist.
 fn candidates(dirs: &Dirs, project: &Path) -> Vec<PathBuf> {
-    let mut files = vec![
-        dirs.claude.join("settings.json"),
-        project.join(".claude/settings.json"),
-        project.join(".claude/settings.local.json"),
-        dirs.home.join(".srt-settings.json"),
-        dirs.home.join(".codex/config.toml"),
-        project.join(".codex/config.toml"),
-    ];
-    for dir in [dirs.home.join(".codex/rules"), project.join(".codex/rules")] {
-        let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
-        let mut rules: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
-        rules.retain(|path| path.extension().is_some_and(|extension| extension == "rules"));
-        rules.sort();
-        files.extend(rules);
-    }
-    files.retain(|file| file.is_file());
-    files
+    let user = dirs.for_agents();
+    let files = AGENTS.iter().flat_map(|agent| (agent.extras.importable)(&user, project));
+    files.filter(|file| file.is_file()).collect()
 }
 
 /// The policy an import belongs to.
@@ -224,7 +203,7 @@ fn policy_of(import: &ImportedFile, dirs: &Dirs, project: &Path) -> PathBuf {
 
 /// A name for the module that no other import of this call has.
 fn free_name(policy: &Path, import: &ImportedFile, changes: &[Change]) -> String {
-    let base = format!("imported_{}", tool(import.format));
+    let base = format!("imported_{}", import.format.tool_name());
     let taken = |name: &String| {
         let file = policy.with_file_name(format!("{name}.star"));
         changes.iter().any(|change| change.file == file)
@@ -284,7 +263,7 @@ fn as_json(ImportedFile { file, format, imported, .. }: &ImportedFile) -> Value 
         entries.iter().map(entry).collect()
     };
     json!({
-        "file": file, "from": tool(*format), "policy": imported.source,
+        "file": file, "from": format.tool_name(), "policy": imported.source,
         "not_expressed": entries(&imported.not_expressed), "narrowed": entries(&imported.narrowed),
     })
 }

@@ -18,8 +18,8 @@ use crate::exit;
 use crate::held_path::HeldPaths;
 use crate::policy::{LoadedPolicy, PolicyFiles};
 use crate::say;
-use crate::tool_input::{self, CallContext};
 use crate::ui::{Failure, Out, Tone};
+use clash_agents::tool_input::{self, CallContext};
 
 /// Compiles the policies, which checks every expect() in them, and decides every
 /// action of the tables.
@@ -148,7 +148,8 @@ fn read_line(line: &str, at: String, dirs: &Dirs, project: &Path) -> Result<Case
         Failure::new(format!("`{}` is no effect", say::brief(&first)))
             .hint("a line is an effect, a tool and its input: deny Bash git push --force")
     })?;
-    let (mut sandbox, mut mode, mut agent) = (None, "default".to_owned(), "claude".to_owned());
+    let (mut sandbox, mut mode, mut agent) =
+        (None, "default".to_owned(), clash_agents::DEFAULT_AGENT.to_owned());
     let tool = loop {
         let (next, after) = word(&rest);
         rest = after;

@@ -1,123 +1,131 @@
-//! Whether an agent asks clash: what its settings say, and what a trial shows.
+//! Finds out whether an agent asks clash: from its settings files, and from a trial.
 //!
-//! `install`, `status` and `doctor` say what stands here and nothing else.
+//! `install`, `status` and `doctor` report only facts from here.
 
 pub(crate) mod trial;
 
 use std::path::{Path, PathBuf};
 
-use crate::agents::wiring::{Scope, State, Wired};
-use crate::agents::{Agent, Problem};
 use crate::dirs::Dirs;
-use trial::{Entry, Outcome};
+use clash_agents::wiring::{InstallScope, WiredFile, WiringState};
+use clash_agents::{Agent, WiringProblem};
+use trial::{HookEntry, TrialOutcome};
 
 /// One settings file of an agent.
 #[derive(Debug)]
 pub(crate) struct SettingsFile {
     pub(crate) path: PathBuf,
-    pub(crate) content: Content,
+    pub(crate) content: SettingsContent,
 }
 
 #[derive(Debug)]
-pub(crate) enum Content {
-    /// There is no such file.
+pub(crate) enum SettingsContent {
+    /// The file does not exist.
     Missing,
-    /// It cannot be read, or is not what the agent reads.
-    Broken(Problem),
-    /// Nothing in it is clash's.
+    /// Clash cannot read the file, or the agent could not.
+    Broken(WiringProblem),
+    /// The file has no entry of clash.
     Others,
-    /// It has entries of clash, with these problems.
-    Wired { problems: Vec<Problem> },
+    /// The file has entries of clash, with these problems.
+    Wired { problems: Vec<WiringProblem> },
 }
 
-/// The files of one agent, and what they say together.
+/// The settings files of one agent, and the hooks in them.
 #[derive(Debug)]
-pub(crate) struct Wiring {
+pub(crate) struct AgentWiring {
     pub(crate) files: Vec<SettingsFile>,
     /// The hooks that judge tool calls, and the program that starts commands.
-    hooks: Vec<Entry>,
+    hooks: Vec<HookEntry>,
     /// The agent's own sandbox, in which no command of clash can start.
-    pub(crate) own_sandbox: Option<Problem>,
+    pub(crate) own_sandbox: Option<WiringProblem>,
 }
 
-impl Wiring {
-    pub(crate) fn look(dirs: &Dirs, agent: &Agent, scope: &Scope) -> Self {
+impl AgentWiring {
+    pub(crate) fn look(dirs: &Dirs, agent: &Agent, scope: &InstallScope) -> Self {
         let mut this = Self { files: Vec::new(), hooks: Vec::new(), own_sandbox: None };
         let mut hooks = Vec::new();
         let mut launcher = None;
-        for Wired { file, edit } in (agent.files)(&dirs.for_agents(), scope) {
+        for WiredFile { file, edit } in (agent.files)(&dirs.for_agents(), scope) {
             let content = match super::install::read(&file) {
-                Err(failure) => {
-                    Content::Broken(Problem { what: failure.message, fix: failure.hint })
-                }
+                Err(failure) => SettingsContent::Broken(WiringProblem {
+                    what: failure.message,
+                    fix: failure.hint,
+                }),
                 Ok(text) => match edit.state(&text) {
                     Err(error) => {
                         let what = format!("{}: {error}", file.display());
-                        Content::Broken(Problem { what, fix: error.hint().map(str::to_owned) })
+                        SettingsContent::Broken(WiringProblem {
+                            what,
+                            fix: error.hint().map(str::to_owned),
+                        })
                     }
-                    Ok(State::Absent) if text.is_empty() => Content::Missing,
-                    Ok(State::Absent) => Content::Others,
-                    Ok(State::Present(found)) => {
+                    Ok(WiringState::Absent) if text.is_empty() => SettingsContent::Missing,
+                    Ok(WiringState::Absent) => SettingsContent::Others,
+                    Ok(WiringState::Present(found)) => {
                         hooks.extend(edit.commands(&text).unwrap_or_default());
                         launcher = launcher.or(edit.launcher(&text).unwrap_or_default());
                         let own = edit.own_sandbox(&text).ok();
                         this.own_sandbox = own.and_then(|own| own.problem(agent));
-                        let named = |problem: Problem| Problem {
+                        let named = |problem: WiringProblem| WiringProblem {
                             what: format!("{}: {}", file.display(), problem.what),
                             fix: problem.fix,
                         };
-                        Content::Wired { problems: found.into_iter().map(named).collect() }
+                        SettingsContent::Wired { problems: found.into_iter().map(named).collect() }
                     }
                 },
             };
             this.files.push(SettingsFile { path: file, content });
         }
         hooks.dedup();
-        let entry = |hook| Entry { hook, launcher: launcher.clone() };
+        let prefix_variable = agent.extras.shell_wrapper.map(|wrapper| wrapper.prefix_variable);
+        let entry = |hook| HookEntry { hook, launcher: launcher.clone(), prefix_variable };
         this.hooks = hooks.into_iter().map(entry).collect();
         this
     }
 
     /// True if any file has an entry of clash.
     pub(crate) fn is_wired(&self) -> bool {
-        self.files.iter().any(|file| matches!(file.content, Content::Wired { .. }))
+        self.files.iter().any(|file| matches!(file.content, SettingsContent::Wired { .. }))
     }
 
     pub(crate) fn is_broken(&self) -> bool {
-        self.files.iter().any(|file| matches!(file.content, Content::Broken(_)))
+        self.files.iter().any(|file| matches!(file.content, SettingsContent::Broken(_)))
     }
 
-    /// Everything that is wrong with the files.
-    pub(crate) fn problems(&self, agent: &Agent) -> Vec<Problem> {
+    /// The problems of all files.
+    pub(crate) fn problems(&self, agent: &Agent) -> Vec<WiringProblem> {
         let wired = self.is_wired();
         let mut found = Vec::new();
         for SettingsFile { path, content } in &self.files {
             match content {
-                Content::Broken(problem) => found.push(problem.clone()),
-                Content::Wired { problems } => found.extend(problems.iter().cloned()),
-                Content::Missing | Content::Others if wired => found.push(Problem {
-                    what: format!("{} has nothing of clash", path.display()),
-                    fix: Some(format!("clash install --agent {}", agent.name)),
-                }),
-                Content::Missing | Content::Others => {}
+                SettingsContent::Broken(problem) => found.push(problem.clone()),
+                SettingsContent::Wired { problems } => found.extend(problems.iter().cloned()),
+                SettingsContent::Missing | SettingsContent::Others if wired => {
+                    found.push(WiringProblem {
+                        what: format!("{} has nothing of clash", path.display()),
+                        fix: Some(format!("clash install --agent {}", agent.name)),
+                    })
+                }
+                SettingsContent::Missing | SettingsContent::Others => {}
             }
         }
         found
     }
 
-    /// Tries every hook in the settings; the first that fails counts.
-    pub(crate) fn try_out(&self, dirs: &Dirs, agent: &Agent, project: &Path) -> Outcome {
-        let mut outcome = Outcome::Failed("no hook in its settings judges tool calls".to_owned());
+    /// Tries every hook in the settings, up to the first that fails.
+    pub(crate) fn try_out(&self, dirs: &Dirs, agent: &Agent, project: &Path) -> TrialOutcome {
+        let mut outcome =
+            TrialOutcome::Failed("no hook in its settings judges tool calls".to_owned());
         for entry in &self.hooks {
             outcome = trial::run(dirs, agent, entry, project);
-            if matches!(outcome, Outcome::Failed(_)) {
+            if matches!(outcome, TrialOutcome::Failed(_)) {
                 break;
             }
         }
         outcome
     }
 
-    /// Gives every hook something that is no message.
+    /// Gives every hook a text that is not a message. Fails unless each of them blocks.
     pub(crate) fn blocks_junk(&self, project: &Path) -> Result<(), String> {
         self.hooks.iter().try_for_each(|entry| trial::blocks_junk(entry, project))
     }

@@ -1,8 +1,8 @@
-//! Tries out an installation: runs the command in the agent's settings with a
-//! harmless command, as the agent would, and then runs what the answer says.
+//! Tries out an installation. The trial runs the hook in the agent's settings with a
+//! message about a harmless command, and then runs the command that the answer names.
 //!
-//! The trial has a session of its own, which is removed afterwards. Its trace says
-//! what was decided, so a hook that answers without deciding is found out.
+//! The trial has a session of its own, and removes it afterwards. The decision must be in
+//! the trace of that session, so a hook that answers without a decision fails the trial.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -13,57 +13,59 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::agents::wiring::HookCommand;
-use crate::agents::{Agent, Confines, Sample};
 use crate::dirs::Dirs;
 use crate::session::sessions_dir;
 use crate::trace::{self, Event, Record};
-use crate::{env, exit, say};
+use crate::{exit, say};
+use clash_agents::wiring::HookCommand;
+use clash_agents::{Agent, ConfinementMethod, SampleCall};
 
-/// It does nothing, wherever it runs.
+/// A command without any effect.
 pub(crate) const HARMLESS: &str = "true";
 
-/// Longer than the guard waits.
-const LIMIT: Duration = Duration::from_secs(30);
+/// The guard waits a shorter time.
+const TRIAL_LIMIT: Duration = Duration::from_secs(30);
 
-/// What a trial showed.
+/// The result of a trial.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
-    /// The command was let through and ran in this sandbox.
+pub(crate) enum TrialOutcome {
+    /// The hook allowed the command, and it ran in this sandbox.
     Ran { sandbox: String },
-    /// The command was judged and refused by the policy.
+    /// The policy refused the command.
     Refused { reason: String },
     /// There is no proof that commands are confined.
     Failed(String),
 }
 
-/// What the settings of an agent say about calling clash.
+/// One hook in the settings of an agent, and its launcher.
 #[derive(Clone, Debug)]
-pub(crate) struct Entry {
+pub(crate) struct HookEntry {
     pub(crate) hook: HookCommand,
     pub(crate) launcher: Option<PathBuf>,
+    /// The variable in which the client names its launcher to the hook.
+    pub(crate) prefix_variable: Option<&'static str>,
 }
 
-pub(crate) fn run(dirs: &Dirs, agent: &Agent, entry: &Entry, project: &Path) -> Outcome {
+pub(crate) fn run(dirs: &Dirs, agent: &Agent, entry: &HookEntry, project: &Path) -> TrialOutcome {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let session = format!("clash-trial-{}-{number}", std::process::id());
-    let trial = Trial { agent, entry, project, session: &session };
-    let outcome = trial.outcome(dirs).unwrap_or_else(Outcome::Failed);
-    // Nothing of it is left, in the log neither.
+    let trial = HookTrial { agent, entry, project, session: &session };
+    let outcome = trial.outcome(dirs).unwrap_or_else(TrialOutcome::Failed);
+    // Also removes the trial from `clash log`.
     let _ = fs::remove_dir_all(sessions_dir(dirs).join(&session));
     outcome
 }
 
-/// Runs the hook with a text that is no message: it must block.
-pub(crate) fn blocks_junk(entry: &Entry, project: &Path) -> Result<(), String> {
-    let said = Said::of(hook(entry, project), "{\"hook_event_name\":")?;
+/// Runs the hook with a text that is not a message. The hook must block.
+pub(crate) fn blocks_junk(entry: &HookEntry, project: &Path) -> Result<(), String> {
+    let said = ProgramOutput::of(hook(entry, project), "{\"hook_event_name\":")?;
     let cancels = said.document().is_some_and(|answer| answer.get("cancel") == Some(&true.into()));
     let blocks = said.blocks() || cancels;
     blocks.then_some(()).ok_or_else(|| format!("the hook did not block junk: {}", said.status))
 }
 
-fn hook(entry: &Entry, project: &Path) -> Command {
+fn hook(entry: &HookEntry, project: &Path) -> Command {
     let mut command = match &entry.hook {
         HookCommand::Shell(line) => {
             let mut command = Command::new("/bin/sh");
@@ -78,28 +80,28 @@ fn hook(entry: &Entry, project: &Path) -> Command {
         }
     };
     command.current_dir(project);
-    if let Some(launcher) = &entry.launcher {
-        command.env(env::CLAUDE_CODE_SHELL_PREFIX, launcher);
+    if let (Some(launcher), Some(variable)) = (&entry.launcher, entry.prefix_variable) {
+        command.env(variable, launcher);
     }
     command
 }
 
-struct Trial<'a> {
+struct HookTrial<'a> {
     agent: &'a Agent,
-    entry: &'a Entry,
+    entry: &'a HookEntry,
     project: &'a Path,
     session: &'a str,
 }
 
-impl Trial<'_> {
-    fn outcome(&self, dirs: &Dirs) -> Result<Outcome, String> {
+impl HookTrial<'_> {
+    fn outcome(&self, dirs: &Dirs) -> Result<TrialOutcome, String> {
         let cwd = self.project.to_string_lossy();
-        let sample = Sample { session: self.session, cwd: &cwd, script: HARMLESS };
+        let sample = SampleCall { session: self.session, cwd: &cwd, script: HARMLESS };
         let mut command = hook(self.entry, self.project);
         if let Some(variable) = self.agent.abilities.project {
             command.env(variable, self.project);
         }
-        let said = Said::of(command, &(self.agent.sample)(&sample).to_string())?;
+        let said = ProgramOutput::of(command, &(self.agent.sample)(&sample).to_string())?;
         let record = self.decision(dirs).ok_or_else(|| {
             format!("the hook decided nothing about a harmless command: {}", said.in_short())
         })?;
@@ -109,28 +111,28 @@ impl Trial<'_> {
                 return Err(reason);
             }
             let refuses =
-                said.refuses() || self.agent.abilities.confines == Confines::RewriteAlways;
+                said.refuses() || self.agent.abilities.confines == ConfinementMethod::RewriteAlways;
             return if refuses {
-                Ok(Outcome::Refused { reason })
+                Ok(TrialOutcome::Refused { reason })
             } else {
                 Err(format!("clash refused, and the answer does not: {}", said.in_short()))
             };
         }
-        // Some agents are told the line to run in a refusal.
+        // For some agents the refusal has the line to run.
         if said.refuses() && said.line(self.session).is_none() {
-            return Ok(Outcome::Refused { reason });
+            return Ok(TrialOutcome::Refused { reason });
         }
         let command = self.confined(&said).ok_or_else(|| {
             format!("the answer does not name clash's launcher: {}", said.in_short())
         })?;
-        let ran = Said::of(command, "")?;
+        let ran = ProgramOutput::of(command, "")?;
         if !ran.status.success() {
             return Err(format!("a harmless command cannot run: {}", ran.in_short()));
         }
-        Ok(Outcome::Ran { sandbox: record.sandbox.unwrap_or_default() })
+        Ok(TrialOutcome::Ran { sandbox: record.sandbox.unwrap_or_default() })
     }
 
-    /// What the trace of this session says was decided.
+    /// The decision in the trace of this session.
     fn decision(&self, dirs: &Dirs) -> Option<Record> {
         let file = trace::file_of(&sessions_dir(dirs).join(self.session));
         let mut records = trace::read(&file).ok()?.into_iter().map(|(record, _)| record);
@@ -138,18 +140,21 @@ impl Trial<'_> {
     }
 
     /// The command that the agent starts after this answer.
-    fn confined(&self, said: &Said) -> Option<Command> {
+    fn confined(&self, said: &ProgramOutput) -> Option<Command> {
         let launched = self.entry.launcher.as_ref().map(Command::new);
         let mut command = match (self.agent.abilities.confines, launched) {
-            (Confines::ShellPrefix, Some(mut launcher)) => {
-                launcher.arg(HARMLESS).env(env::AI_AGENT, "trial_agent");
+            (ConfinementMethod::ShellPrefix, Some(mut launcher)) => {
+                launcher.arg(HARMLESS);
+                if let Some(wrapper) = self.agent.extras.shell_wrapper {
+                    launcher.env(wrapper.agent_mark.0, wrapper.agent_mark.1);
+                }
                 launcher
             }
-            (Confines::Shell, Some(mut launcher)) => {
+            (ConfinementMethod::Shell, Some(mut launcher)) => {
                 launcher.args(["-c", HARMLESS]);
                 launcher
             }
-            (Confines::Shell, None) => return None,
+            (ConfinementMethod::Shell, None) => return None,
             _ => {
                 let mut shell = Command::new("/bin/sh");
                 shell.args(["-c", &said.line(self.session)?]);
@@ -164,14 +169,14 @@ impl Trial<'_> {
     }
 }
 
-/// What a program left.
-struct Said {
+/// The exit status and the output of a program.
+struct ProgramOutput {
     status: ExitStatus,
     out: String,
     err: String,
 }
 
-impl Said {
+impl ProgramOutput {
     fn of(mut command: Command, input: &str) -> Result<Self, String> {
         let program = command.get_program().to_string_lossy().into_owned();
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -181,7 +186,7 @@ impl Said {
     fn wait(mut command: Command, input: &str) -> io::Result<Self> {
         let mut child = command.spawn()?;
         if let Some(mut stdin) = child.stdin.take() {
-            // The hook may have answered before it has read everything.
+            // The hook may answer before it has read the whole input.
             let _ = stdin.write_all(input.as_bytes());
         }
         let (out, err) = (reader(child.stdout.take()), reader(child.stderr.take()));
@@ -190,7 +195,7 @@ impl Said {
             if let Some(status) = child.try_wait()? {
                 break status;
             }
-            if started.elapsed() > LIMIT {
+            if started.elapsed() > TRIAL_LIMIT {
                 child.kill()?;
                 child.wait()?;
                 return Err(io::Error::other("it did not answer in time"));
@@ -233,7 +238,7 @@ impl Said {
         collect(&self.document().unwrap_or_default(), &mut texts);
         let text = texts.into_iter().find(|text| text.contains(&call))?;
         let line = text.lines().find(|line| line.contains(&call))?;
-        // Some agents are told the line in a sentence.
+        // For some agents the line is part of a sentence.
         let told = line.split_once("with exactly this command: ").map(|(_, line)| line);
         Some(told.unwrap_or(line).to_owned())
     }

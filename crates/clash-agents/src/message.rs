@@ -1,0 +1,122 @@
+//! Messages between a client and clash's hook, in words that fit every client.
+
+use serde_json::{Map, Value};
+
+/// The reason for which a client calls its hook.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HookEvent {
+    BeforeTool,
+    /// The client is about to ask the user itself.
+    Question,
+    AfterTool,
+    AfterFailure,
+    SessionStart,
+    SessionEnd,
+    /// A settings file changed while the session runs.
+    SettingsChange,
+}
+
+/// One message of a client. A field that the event does not have is empty.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct HookMessage {
+    pub session: String,
+    pub cwd: String,
+    /// The permission mode, as the client calls it.
+    pub mode: String,
+    /// The tool, as the client calls it.
+    pub tool: String,
+    pub input: Map<String, Value>,
+    /// The client's id of the tool call. Empty if the client gives none.
+    pub call: String,
+    /// The text that an ended tool call returned.
+    pub output: String,
+    /// The text of the file that a tool call has read, if the client sends it.
+    pub content: Option<String>,
+    pub error: Option<String>,
+    pub duration_ms: Option<u64>,
+    /// The kind of settings that changed.
+    pub source: String,
+}
+
+impl HookMessage {
+    /// The command the tool runs, under the field name that most clients use.
+    pub fn command(&self) -> Option<&str> {
+        ["command", "cmd"].iter().find_map(|key| self.input.get(*key)?.as_str())
+    }
+}
+
+/// Why bytes are not a message of the client.
+#[derive(Debug, thiserror::Error)]
+pub enum MessageError {
+    #[error("the message is not valid JSON of a hook: {0}")]
+    Json(#[from] serde_json::Error),
+    #[error("`{0}` is not an event clash knows")]
+    UnknownEvent(String),
+    #[error("the message has no `{0}`")]
+    Missing(&'static str),
+}
+
+impl MessageError {
+    /// An event name that the client file does not list, safe to print.
+    pub(crate) fn unknown_event(name: &str) -> Self {
+        const MAX_CHARS: usize = 120;
+        Self::UnknownEvent(name.chars().take(MAX_CHARS).flat_map(char::escape_default).collect())
+    }
+}
+
+/// A message and its event.
+pub type ParsedMessage = Result<(HookEvent, HookMessage), MessageError>;
+
+/// A command that a client would send to its hook, for a trial of the installation.
+#[derive(Clone, Copy, Debug)]
+pub struct SampleCall<'a> {
+    pub session: &'a str,
+    pub cwd: &'a str,
+    pub script: &'a str,
+}
+
+/// clash's answer, before the adapter puts it into the words of the client.
+#[derive(Clone, Debug, PartialEq)]
+pub enum HookAnswer {
+    Allow {
+        reason: String,
+        updated_input: Option<Map<String, Value>>,
+    },
+    Ask {
+        reason: String,
+        updated_input: Option<Map<String, Value>>,
+    },
+    Deny {
+        reason: String,
+    },
+    /// No answer: the client goes on as if there were no hook.
+    Silent,
+    /// A text for the model, which changes nothing.
+    Context(String),
+    /// A text for the user and the model, which changes nothing.
+    Note(String),
+}
+
+/// The output of a hook: at most one document on standard output.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct HookReply {
+    pub document: Option<Value>,
+    /// With a reason the exit status is 2, and the client blocks the call.
+    pub blocks: Option<String>,
+}
+
+impl HookReply {
+    pub fn silent() -> Self {
+        Self::default()
+    }
+
+    pub fn document(document: Value) -> Self {
+        Self { document: Some(document), blocks: None }
+    }
+
+    /// Exit status 2, the reason on standard error and nothing on standard output.
+    /// Nearly every client honours this refusal in every mode.
+    pub fn blocked(reason: String) -> Self {
+        Self { document: None, blocks: Some(reason) }
+    }
+}
