@@ -54,14 +54,14 @@ impl LinkAliases {
         }
         for dir in new {
             self.read(dir, root, protect);
-            self.seen.insert(dir);
+            self.seen.insert(dir, ());
         }
     }
 
     /// A new directory is empty, so it counts as read.
     pub(crate) fn made(&mut self, dir: &Path) {
         if dir.parent().is_some_and(|above| self.seen.contains(above)) {
-            self.seen.insert(dir);
+            self.seen.insert(dir, ());
         }
     }
 

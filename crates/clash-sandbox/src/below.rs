@@ -1,17 +1,23 @@
-//! A set of paths that can drop everything below a directory at once. Package managers
-//! rename thousands of directories.
+//! Paths, each with a value. A directory can drop everything below it at once: package
+//! managers rename thousands of directories.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 /// Real paths in byte order. The paths below `/a` lie between `/a/` and `/a0`, because `0`
 /// follows the slash.
-#[derive(Debug, Default)]
-pub(crate) struct PathSet(BTreeSet<Box<[u8]>>);
+#[derive(Debug)]
+pub(crate) struct PathSet<T = ()>(BTreeMap<Box<[u8]>, T>);
 
-impl PathSet {
+impl<T> Default for PathSet<T> {
+    fn default() -> Self {
+        Self(BTreeMap::new())
+    }
+}
+
+impl<T> PathSet<T> {
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
@@ -20,12 +26,16 @@ impl PathSet {
         self.0.clear();
     }
 
-    pub(crate) fn insert(&mut self, path: &Path) {
-        self.0.insert(path.as_os_str().as_bytes().into());
+    pub(crate) fn insert(&mut self, path: &Path, value: T) {
+        self.0.insert(path.as_os_str().as_bytes().into(), value);
+    }
+
+    pub(crate) fn get(&self, path: &Path) -> Option<&T> {
+        self.0.get(path.as_os_str().as_bytes())
     }
 
     pub(crate) fn contains(&self, path: &Path) -> bool {
-        self.0.contains(path.as_os_str().as_bytes())
+        self.get(path).is_some()
     }
 
     pub(crate) fn remove(&mut self, path: &Path) {
@@ -38,7 +48,8 @@ impl PathSet {
         let dir = dir.as_os_str().as_bytes();
         let [first, behind] = [b'/', b'/' + 1].map(|end| [dir, &[end]].concat());
         let range = (Bound::Included(&first[..]), Bound::Excluded(&behind[..]));
-        let inside: Vec<Box<[u8]>> = self.0.range::<[u8], _>(range).cloned().collect();
+        let inside = self.0.range::<[u8], _>(range).map(|(path, _)| path.clone());
+        let inside: Vec<Box<[u8]>> = inside.collect();
         for path in inside {
             self.0.remove(&path);
         }
@@ -53,7 +64,7 @@ mod tests {
     fn dropping_a_directory_drops_only_paths_below_it() {
         let all = ["/a", "/a/b", "/a/b/c", "/a/b-c", "/a/b.c", "/a/b0", "/a/b/", "/ab"];
         let mut set = PathSet::default();
-        all.iter().for_each(|path| set.insert(Path::new(path)));
+        all.iter().for_each(|path| set.insert(Path::new(path), ()));
         set.forget(Path::new("/a/b"));
         let left: Vec<&str> =
             all.into_iter().filter(|path| set.contains(Path::new(path))).collect();

@@ -100,6 +100,55 @@ fn a_head_is_not_changed_through_its_lock_file() {
     });
 }
 
+/// A monitor that is killed while it replaces `HEAD` leaves its copy.
+#[test]
+fn the_next_monitor_removes_the_copy_of_a_killed_one() {
+    each_repository(&[], |world| {
+        bare(&world, "echo junk > .git/HEAD.lock-clash");
+        fails(&world, "test ! -e .git/HEAD.lock-clash || echo more >> .git/HEAD.lock-clash");
+        works(&world, "echo x > new && rm new");
+        bare(&world, "test ! -e .git/HEAD.lock-clash && echo junk > .git/HEAD.lock-clash");
+        works(&world, "git checkout -q other && git checkout -q main");
+        bare(&world, "test ! -e .git/HEAD.lock-clash && git status --porcelain");
+        for name in ["HEAD.lock-clash", "HEAD.lock-clash-1-0"] {
+            fails(&world, &format!("echo x > .git/{name}"));
+            fails(&world, &format!("echo x > x && mv x .git/{name}"));
+        }
+    });
+}
+
+/// A user outside puts a repository of their own under the name of one that the command
+/// has made. The command may change its own repository and not the user's.
+#[test]
+fn a_repository_put_in_the_place_of_a_new_one_is_kept() {
+    each_repository(UNPROTECT, |world| {
+        let outside = world.project();
+        let swap = std::thread::spawn(move || {
+            let until = |name: &str| {
+                while !outside.join(name).exists() {
+                    std::thread::sleep(std::time::Duration::from_millis(5));
+                }
+            };
+            until("ready");
+            std::fs::rename(outside.join("new"), outside.join("away")).unwrap();
+            std::fs::rename(outside.join("of_user"), outside.join("new")).unwrap();
+            std::fs::write(outside.join("go"), "").unwrap();
+        });
+        bare(&world, "git init -q of_user");
+        works(
+            &world,
+            "git init -q new && echo own > new/.git/hooks/pre-commit && echo x > new/.envrc &&
+             touch ready && until test -e go; do sleep 0.01; done
+             ! echo bad > new/.git/hooks/pre-commit && ! echo bad >> new/.git/config &&
+             ! echo bad > new/.envrc",
+        );
+        swap.join().unwrap();
+        let found = bare(&world, "cat away/.git/hooks/pre-commit; ls -A new; cat new/.git/config");
+        assert!(found.starts_with("own\n.git\n") && !found.contains("bad"), "{found}");
+        bare(&world, "rm -rf new away ready go");
+    });
+}
+
 #[test]
 fn no_repository_without_a_work_tree_is_completed() {
     for options in [&[][..], UNPROTECT] {

@@ -1,14 +1,14 @@
 //! A background command against the file tools of the real Claude Code: it exchanges a
-//! directory and a link while the model reads, two hundred times. The key must never
-//! reach the model.
+//! directory and a link while the model reads: two hundred times with `CLASH_NIGHTLY=1`,
+//! else fifty times, as a plain user and as root. The key must never reach the model.
 
 use std::fs;
 
 use serde_json::{Value, json};
 
 use crate::claude_client::{CLAUDE, bash, in_background};
-use crate::client::{SECRET, records};
-use crate::support::{Machine, Who};
+use crate::client::{Here, SECRET, records};
+use crate::support::{Machine, Who, is_root, skipped};
 
 const POLICY: &str = r#"
 load("@clash//sandboxes.star", "project")
@@ -19,7 +19,6 @@ when({
 })
 "#;
 
-const TRIES: usize = 200;
 const READS_A_TURN: usize = 10;
 
 /// Plants a link to the keys in every way that is known, and then exchanges it with a
@@ -94,10 +93,10 @@ while not os.path.exists("stop"):
     time.sleep(0.05)
 "#;
 
-fn furnished() -> Machine {
-    let m = Machine::new(Who::Me).policy(POLICY);
+fn furnished(who: Who, tries: usize) -> Machine {
+    let m = Machine::new(who).policy(POLICY);
     m.clash(["install", "--agent", "claude"]).succeeds();
-    for number in 0..TRIES {
+    for number in 0..tries {
         m.write(format!(".ssh/key{number}"), SECRET);
     }
     m.write("app/swap.py", SWAP);
@@ -107,9 +106,23 @@ fn furnished() -> Machine {
 #[test]
 fn an_exchanged_link_never_shows_the_key_to_the_model() {
     let Some(claude) = CLAUDE.here() else { return };
-    let m = furnished();
+    let tries = if std::env::var_os("CLASH_NIGHTLY").is_some() { 200 } else { 50 };
+    if !is_root() {
+        skipped("the race of links as root, because the tests do not run as root");
+        return race(&claude, &furnished(Who::Me, tries), tries);
+    }
+    race(&claude, &furnished(Who::Me, tries), tries);
+    let m = furnished(Who::Nobody, tries);
+    if m.command(&claude.program).arg("--version").output().is_ok_and(|o| o.status.success()) {
+        race(&claude, &m, tries);
+    } else {
+        skipped("the race of links as a plain user, who cannot execute Claude Code here");
+    }
+}
+
+fn race(claude: &Here<'_>, m: &Machine, tries: usize) {
     let keys = m.home().join(".ssh").canonicalize().unwrap();
-    let attack = format!("python3 swap.py {} {TRIES}", keys.display());
+    let attack = format!("python3 swap.py {} {tries}", keys.display());
     let mut calls = vec![in_background(&attack), bash("until cat ready; do sleep 0.1; done")];
     let read = |number: usize| {
         let below = match number % 5 {
@@ -119,16 +132,16 @@ fn an_exchanged_link_never_shows_the_key_to_the_model() {
         let path = m.project().join(below).join(format!("key{number}"));
         json!({"tool": "Read", "input": {"file_path": path}})
     };
-    let numbers: Vec<usize> = (0..TRIES).collect();
+    let numbers: Vec<usize> = (0..tries).collect();
     let turn = |turn: &[usize]| Value::Array(turn.iter().map(|n| read(*n)).collect());
     calls.extend(numbers.chunks(READS_A_TURN).map(turn));
     calls.push(bash("echo stop > stop"));
-    let (talk, ran) = claude.attempt(&m, &calls, &[]);
+    let (talk, ran) = claude.attempt(m, &calls, &[]);
     let planted = fs::read_to_string(m.project().join("ready")).unwrap();
     let of = |text: &str| talk.results.iter().filter(|result| result.text.contains(text)).count();
     let (leaked, harmless) = (of(SECRET), of("harmless"));
     let told = format!("{planted}{leaked} leaked, {harmless} harmless");
-    assert_eq!(talk.results.len(), TRIES + 3, "{told}: {ran:?}");
-    assert_eq!(leaked, 0, "{told}; alarms: {}", records(&m, "alarm").len());
+    assert_eq!(talk.results.len(), tries + 3, "{told}: {ran:?}");
+    assert_eq!(leaked, 0, "{told}; alarms: {}", records(m, "alarm").len());
     assert!(harmless > 0, "{told}");
 }

@@ -5,67 +5,89 @@
 //! directory that the room has made for a repository belongs to it. So do files that the
 //! list of persistence paths permits to make once, or together with their directory.
 //!
-//! The record goes by path. After a rename the monitor forgets everything below the old and
-//! the new path, so no other file can take a remembered name.
+//! The record holds path, device and inode. After a rename inside the room the monitor
+//! forgets everything below the old and the new path. If a process outside puts another
+//! directory under a remembered name, the inode differs and the record does not count.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use clash_policy::protect::REPOSITORY;
+use rustix::fs::lstat;
 
+use super::act::identity;
 use crate::below::PathSet;
 
 /// Beyond this number the monitor records nothing more. A path without a record is
 /// protected like any other.
 const MAX_RECORDED_PATHS: usize = 20_000;
 
+/// Device and inode.
+type Inode = (u64, u64);
+
 #[derive(Debug)]
 pub(super) struct OwnCreations {
     repositories: bool,
-    directories: PathSet,
+    directories: PathSet<Inode>,
     /// The room made everything below these directories.
-    trees: Vec<PathBuf>,
-    files: PathSet,
+    trees: BTreeMap<PathBuf, Inode>,
+    files: PathSet<Inode>,
+    inode_of: fn(&Path) -> Option<Inode>,
 }
 
 impl OwnCreations {
     pub(super) fn new(repositories: bool) -> Self {
+        Self::with(repositories, |path| lstat(path).ok().as_ref().map(identity))
+    }
+
+    fn with(repositories: bool, inode_of: fn(&Path) -> Option<Inode>) -> Self {
         let (directories, files) = (PathSet::default(), PathSet::default());
-        Self { repositories, directories, trees: Vec::new(), files }
+        Self { repositories, directories, trees: BTreeMap::new(), files, inode_of }
     }
 
     pub(super) fn directory(&mut self, path: &Path) {
-        if self.directories.len() >= MAX_RECORDED_PATHS {
+        let Some(inode) =
+            (self.inode_of)(path).filter(|_| self.directories.len() < MAX_RECORDED_PATHS)
+        else {
             return;
-        }
+        };
         if self.repositories && path.file_name().is_some_and(|name| name == REPOSITORY) {
-            let around = path.parent().filter(|parent| self.directories.contains(parent));
-            self.trees.push(around.unwrap_or(path).to_path_buf());
+            let around = path.parent().filter(|parent| self.is_new(parent));
+            self.tree(around.unwrap_or(path));
         }
-        self.directories.insert(path);
+        self.directories.insert(path, inode);
     }
 
     pub(super) fn file(&mut self, path: &Path) {
-        if self.files.len() >= MAX_RECORDED_PATHS {
+        let Some(inode) = (self.inode_of)(path).filter(|_| self.files.len() < MAX_RECORDED_PATHS)
+        else {
             return;
-        }
+        };
         // A linked worktree has a file `.git` instead of a repository.
         if self.repositories
             && path.file_name().is_some_and(|name| name == REPOSITORY)
             && self.made_around(path)
+            && let Some(dir) = path.parent()
         {
-            self.trees.extend(path.parent().map(Path::to_path_buf));
+            self.tree(dir);
         }
-        self.files.insert(path);
+        self.files.insert(path, inode);
+    }
+
+    fn tree(&mut self, dir: &Path) {
+        if let Some(inode) = (self.inode_of)(dir) {
+            self.trees.insert(dir.to_path_buf(), inode);
+        }
     }
 
     /// True if this room has made a directory and everything in it.
     pub(super) fn is_new(&self, dir: &Path) -> bool {
-        self.directories.contains(dir)
+        self.directories.get(dir).is_some_and(|inode| self.is_still(dir, *inode))
     }
 
     /// True if this room has made a repository in a directory, or around it.
     pub(super) fn has_repository(&self, dir: &Path) -> bool {
-        self.trees.iter().any(|tree| tree.starts_with(dir) || dir.starts_with(tree))
+        self.trees.keys().any(|tree| tree.starts_with(dir) || dir.starts_with(tree))
     }
 
     /// Forgets a removed name. A directory whose repository is gone is protected like any
@@ -73,27 +95,41 @@ impl OwnCreations {
     pub(super) fn removed(&mut self, path: &Path) {
         if path.file_name().is_some_and(|name| name == REPOSITORY) {
             let around = path.parent().unwrap_or(path);
-            self.trees.retain(|tree| tree != path && tree != around);
+            self.trees.retain(|tree, _| tree != path && tree != around);
             self.files.remove(path);
         }
     }
 
     /// True if the room has made the directory that contains a path.
     pub(super) fn made_around(&self, path: &Path) -> bool {
-        path.parent().is_some_and(|dir| self.directories.contains(dir))
+        path.parent().is_some_and(|dir| self.is_new(dir))
     }
 
     pub(super) fn covers(&self, path: &Path) -> bool {
-        self.files.contains(path) || self.trees.iter().any(|tree| path.starts_with(tree))
+        self.files.get(path).is_some_and(|inode| self.is_still(path, *inode))
+            || (self.trees.iter())
+                .any(|(tree, inode)| path.starts_with(tree) && self.is_still(tree, *inode))
+    }
+
+    /// Updates the record after the command has renamed a file over one that it made.
+    pub(super) fn replaced(&mut self, path: &Path) {
+        if let Some(inode) = self.files.get(path).and_then(|_| (self.inode_of)(path)) {
+            self.files.insert(path, inode);
+        }
     }
 
     /// Forgets a path after a rename from it or to it.
     pub(super) fn moved(&mut self, path: &Path) {
         // The directories above now hold something that the room did not make.
-        self.trees.retain(|known| !known.starts_with(path) && !path.starts_with(known));
+        self.trees.retain(|known, _| !known.starts_with(path) && !path.starts_with(known));
         self.directories.forget(path);
         path.ancestors().for_each(|above| self.directories.remove(above));
         self.files.forget(path);
+    }
+
+    /// True if a name still leads to the object that the room has made.
+    fn is_still(&self, path: &Path, inode: Inode) -> bool {
+        (self.inode_of)(path) == Some(inode)
     }
 }
 
@@ -101,9 +137,51 @@ impl OwnCreations {
 mod tests {
     use super::*;
 
+    /// On an imagined disk, where nothing is ever replaced.
+    fn fresh(repositories: bool) -> OwnCreations {
+        OwnCreations::with(repositories, |_| Some((1, 1)))
+    }
+
     #[test]
-    fn a_new_repository_covers_its_new_directory() {
+    fn a_directory_replaced_from_outside_is_not_its_makers() {
+        let dir = tempfile::tempdir().unwrap();
+        let [clone, file] = ["clone", "bin/activate"].map(|name| dir.path().join(name));
         let mut fresh = OwnCreations::new(true);
+        for path in [&clone, &clone.join(REPOSITORY), &dir.path().join("bin")] {
+            std::fs::create_dir(path).unwrap();
+            fresh.directory(path);
+        }
+        std::fs::write(&file, "").unwrap();
+        fresh.file(&file);
+        let config = clone.join(".git/config");
+        assert!(fresh.covers(&config) && fresh.covers(&file) && fresh.is_new(&clone));
+        for path in [&clone, &dir.path().join("bin")] {
+            std::fs::rename(path, path.with_extension("old")).unwrap();
+            std::fs::create_dir(path).unwrap();
+        }
+        std::fs::create_dir(clone.join(REPOSITORY)).unwrap();
+        std::fs::write(&file, "").unwrap();
+        assert!(!fresh.covers(&config) && !fresh.covers(&file) && !fresh.is_new(&clone));
+    }
+
+    #[test]
+    fn a_file_that_its_maker_renames_another_over_stays_its_own() {
+        let dir = tempfile::tempdir().unwrap();
+        let [file, other] = ["made", "other"].map(|name| dir.path().join(name));
+        let mut fresh = OwnCreations::new(false);
+        for path in [&file, &other] {
+            std::fs::write(path, "").unwrap();
+        }
+        fresh.file(&file);
+        std::fs::rename(&other, &file).unwrap();
+        assert!(!fresh.covers(&file));
+        fresh.replaced(&file);
+        assert!(fresh.covers(&file));
+    }
+
+    #[test]
+    fn a_new_repository_is_its_makers_with_the_directory_made_for_it() {
+        let mut fresh = fresh(true);
         fresh.directory(Path::new("/p/clone"));
         fresh.directory(Path::new("/p/clone/.git"));
         fresh.directory(Path::new("/p/old/.git"));
@@ -114,8 +192,8 @@ mod tests {
     }
 
     #[test]
-    fn a_new_worktree_counts_only_in_a_new_directory() {
-        let mut fresh = OwnCreations::new(true);
+    fn a_new_worktree_is_its_makers_if_its_directory_is_new() {
+        let mut fresh = fresh(true);
         fresh.directory(Path::new("/p/wt"));
         fresh.file(Path::new("/p/wt/.git"));
         fresh.file(Path::new("/p/old/.git"));
@@ -126,15 +204,15 @@ mod tests {
     }
 
     #[test]
-    fn without_the_right_no_new_repository_is_recorded() {
-        let mut fresh = OwnCreations::new(false);
+    fn nothing_is_remembered_where_new_repositories_are_not_allowed() {
+        let mut fresh = fresh(false);
         fresh.directory(Path::new("/p/x/.git"));
         assert!(!fresh.covers(Path::new("/p/x/.git/config")));
     }
 
     #[test]
     fn a_renamed_directory_is_forgotten_with_everything_below() {
-        let mut fresh = OwnCreations::new(true);
+        let mut fresh = fresh(true);
         fresh.directory(Path::new("/p/x/.git"));
         fresh.file(Path::new("/p/x/v/bin/activate"));
         fresh.moved(Path::new("/p/x"));
@@ -143,8 +221,8 @@ mod tests {
     }
 
     #[test]
-    fn files_moved_into_a_new_directory_are_not_its_own() {
-        let mut fresh = OwnCreations::new(true);
+    fn what_was_moved_into_a_new_directory_is_not_its_makers() {
+        let mut fresh = fresh(true);
         fresh.directory(Path::new("/p/new"));
         fresh.moved(Path::new("/p/new/old"));
         fresh.directory(Path::new("/p/new/.git"));

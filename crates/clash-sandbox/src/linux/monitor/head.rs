@@ -7,32 +7,36 @@
 //!
 //! So the monitor keeps `HEAD` valid. Git changes `HEAD` by renaming `HEAD.lock`. The
 //! monitor reads and checks the content and renames a copy instead. A process that still
-//! has the lock file open cannot change the copy.
+//! has the lock file open cannot change the copy. The copy has a name during one system
+//! call only. If the monitor is killed in that instant, the next monitor removes the copy.
 //!
 //! The monitor also refuses to complete the three names in any directory, except in a
 //! repository that the command makes itself.
 
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::Read;
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use clash_policy::FileCaps;
 use clash_policy::path::NoLinks;
 use clash_policy::protect::REPOSITORY;
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags, fstat, openat, statat, unlinkat};
+use rustix::fs::{
+    AtFlags, FileType, Mode, OFlags, RenameFlags, fstat, linkat, openat, statat, unlinkat,
+};
 use rustix::io::Errno;
 
-use super::super::sys;
-use super::act::{ActResult, HeldName, MonitorWorker, exists};
+use super::act::{ActResult, HeldName, MonitorWorker, exists, itself};
 use super::turn::LockTurn;
+use crate::plan::{Grant, Why};
 use crate::repository::is_complete;
 
 const HEAD: &[u8] = b"HEAD";
 const LOCK: &[u8] = b"HEAD.lock";
-/// The name of the monitor's own copy before the rename.
-const COPY: &str = "HEAD.lock-clash-";
+/// The name of the monitor's own copy before the rename. Only a monitor with an exclusive
+/// turn makes this name, so a copy that it finds is from a monitor that was killed.
+const COPY: &str = "HEAD.lock-clash";
 /// Names that git looks for in a repository.
 const PARTS: [&[u8]; 4] = [HEAD, OBJECTS, REFS, COMMON];
 const OBJECTS: &[u8] = b"objects";
@@ -90,20 +94,53 @@ impl MonitorWorker {
         unlinkat(&from.dir, from.bare(), AtFlags::empty())
     }
 
+    /// To be called with a turn alone.
     fn put_head(&self, to: &HeldName, content: &[u8], mode: Mode) -> ActResult {
-        static COPIES: AtomicU32 = AtomicU32::new(0);
-        let number = COPIES.fetch_add(1, Ordering::Relaxed);
-        let copy = format!("{COPY}{}-{number}", sys::own_pid());
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
+        let _ = unlinkat(&to.dir, COPY, AtFlags::empty());
         rustix::process::umask(Mode::empty());
-        let file = openat(&to.dir, copy.as_str(), flags | OFlags::CLOEXEC, mode)?;
-        let written = File::from(file).write_all(content).map_err(|_| Errno::IO);
-        let put =
-            written.and_then(|()| rustix::fs::renameat(&to.dir, copy.as_str(), &to.dir, to.bare()));
+        let put = self
+            .write_copy(to, content, mode)
+            .and_then(|()| rustix::fs::renameat(&to.dir, COPY, &to.dir, to.bare()));
         if put.is_err() {
-            let _ = unlinkat(&to.dir, copy.as_str(), AtFlags::empty());
+            let _ = unlinkat(&to.dir, COPY, AtFlags::empty());
         }
         put
+    }
+
+    /// Writes the copy. On filesystems with `O_TMPFILE` the name comes last.
+    fn write_copy(&self, to: &HeldName, content: &[u8], mode: Mode) -> ActResult {
+        let write = |file: &OwnedFd| -> ActResult {
+            let mut left = content;
+            while !left.is_empty() {
+                let written = rustix::io::write(file, left)?;
+                left = left.get(written..).unwrap_or_default();
+            }
+            Ok(())
+        };
+        let flags = OFlags::WRONLY | OFlags::CLOEXEC;
+        if let Ok(file) = openat(&to.dir, ".", flags | OFlags::TMPFILE, mode) {
+            write(&file)?;
+            let follow = AtFlags::SYMLINK_FOLLOW;
+            return linkat(&self.shared.held, itself(&file), &to.dir, COPY, follow);
+        }
+        let new = flags | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
+        write(&openat(&to.dir, COPY, new, mode)?)
+    }
+
+    /// Removes the copy that a killed monitor has left in the project's repository.
+    pub(super) fn sweep_copies(&self) {
+        let rights = &self.watch.rights;
+        let of_worktree = |grant: &&Grant| {
+            let parent = grant.path.parent();
+            grant.why == Why::Worktree && parent.is_some_and(|dir| dir.ends_with("worktrees"))
+        };
+        let worktree = rights.given.iter().find(of_worktree).map(|grant| grant.path.clone());
+        let copy = worktree.unwrap_or_else(|| rights.places.project.join(REPOSITORY)).join(COPY);
+        if rustix::fs::lstat(&copy).is_ok()
+            && let Ok(_turn) = self.turns.alone()
+        {
+            let _ = rustix::fs::unlink(&copy);
+        }
     }
 
     /// Refuses a name that would turn its directory into a repository. The caller of this

@@ -252,6 +252,9 @@ fn work(
         && caps::drop_all(root).is_ok();
     shared.inner.store(gettid().as_raw_nonzero().get(), Ordering::Relaxed);
     let mut worker = worker(shared);
+    if confined {
+        worker.sweep_copies();
+    }
     for job in jobs {
         if confined {
             worker.carry_out(job);

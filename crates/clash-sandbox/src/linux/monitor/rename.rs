@@ -36,6 +36,8 @@ impl MonitorWorker {
         if exchange {
             self.no_gain(&to.path, &from.path)?;
         }
+        // By name: after the rename the name means another file.
+        let own = self.fresh.covers(&to.path);
         let back = target.as_ref().filter(|_| exchange);
         let directory = is_directory(&source) || back.is_some_and(is_directory);
         if directory
@@ -54,6 +56,8 @@ impl MonitorWorker {
                 self.links.0.get_mut().moved(path);
                 self.fresh.moved(path);
             }
+        } else if own {
+            self.fresh.replaced(&to.path);
         }
         Ok(())
     }
