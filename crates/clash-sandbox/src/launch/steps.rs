@@ -19,10 +19,10 @@ use crate::linux::mounts::{MountTree, RoomParts};
 use crate::linux::outputs::{self, OutputCopier};
 use crate::linux::ports::PortCrossing;
 use crate::linux::scratch::{self, ScratchDirectory};
-use crate::linux::stdio::InheritedStdio;
+use crate::linux::stdio::{InheritedStdio, StandardStreams};
 use crate::linux::supervise::{RoomKeeper, attend};
 use crate::linux::target::ExecTarget;
-use crate::linux::{caps, landlock, limits, namespaces, redirect, seccomp, stdio, sys, terminal};
+use crate::linux::{caps, landlock, limits, namespaces, redirect, seccomp, sys, terminal};
 use crate::plan::room::{Inside, Room, Step};
 use crate::plan::{self, Plan};
 
@@ -31,7 +31,9 @@ type Result<T> = std::result::Result<T, LaunchError>;
 /// Steps 1 to 3, and then the others in this process or as its parent.
 pub(crate) fn run(plan: &Plan, command: &Command, helper: Option<Ahead>) -> Result<Infallible> {
     // Everything that allocates or can be wrong in the request comes first.
-    let hidden = terminal::is_behind().then(|| terminal::hidden(plan));
+    let mut streams = StandardStreams::examine();
+    let terminals = streams.terminals();
+    let hidden = terminal::is_behind(terminals).then(|| terminal::hidden(plan));
     let plan = hidden.as_ref().unwrap_or(plan);
     let mut own_tmp = None;
     let with_tmp = plan.scratch.as_ref().map(|tmp| match tmp {
@@ -51,7 +53,7 @@ pub(crate) fn run(plan: &Plan, command: &Command, helper: Option<Ahead>) -> Resu
     limits::no_core_files().map_err(|e| LaunchError::Limits(e.into()))?;
     // Whoever started us may forget his children; how the command ends must be known.
     let forgets_children = sys::notice_children();
-    terminal::apart().map_err(LaunchError::Terminal)?;
+    terminal::apart(terminals).map_err(LaunchError::Terminal)?;
     if let Some(cwd) = &command.cwd {
         rustix::process::chdir(cwd).map_err(|source| LaunchError::WorkingDirectory {
             path: cwd.clone(),
@@ -60,17 +62,21 @@ pub(crate) fn run(plan: &Plan, command: &Command, helper: Option<Ahead>) -> Resu
     }
     let scratch = own_tmp.as_deref().map(ScratchDirectory::make).transpose();
     let scratch = scratch.map_err(LaunchError::Scratch)?;
-    let stays = outputs::is_needed() || stdio::is_writable_input();
-    let outputs = OutputCopier::start(&plan.limits).map_err(LaunchError::Outputs)?;
+    let stays = outputs::is_needed(&streams) || streams.has_writable_input();
+    let outputs = OutputCopier::start(&plan.limits, &streams).map_err(LaunchError::Outputs)?;
     // A directory on stdio must be gone before its descriptor could be granted.
-    landlock::no_directory_as_stdio().map_err(|e| LaunchError::Descriptors(e.into()))?;
-    let ruleset = landlock::ruleset(plan)?;
+    let replaced = landlock::no_directory_as_stdio(&streams);
+    let replaced = replaced.map_err(|e| LaunchError::Descriptors(e.into()))?;
+    if replaced || outputs.is_some() || terminals != [false; 3] {
+        streams = StandardStreams::examine();
+    }
+    let ruleset = landlock::ruleset(plan, &streams)?;
     sys::close_on_exec_from_3().map_err(LaunchError::Descriptors)?;
     let confined = Confined { plan, target: &target, filter: &filter, forgets_children };
     let given = PendingGrants::from_plan(plan, &ruleset)?;
     if plan.room.is_some() || plan.watch.is_some() || stays {
         let parent = Parent::new(confined, &ruleset, helper);
-        let prepared = parent.prepare(given, scratch, outputs)?;
+        let prepared = parent.prepare(given, scratch, outputs, &streams)?;
         return Err(parent.run(prepared));
     }
     drop(helper);
@@ -178,6 +184,7 @@ impl<'a> Parent<'a> {
         given: PendingGrants,
         scratch: Option<ScratchDirectory>,
         outputs: Option<OutputCopier>,
+        streams: &StandardStreams,
     ) -> Result<Prepared> {
         let helper = self.helper.as_ref();
         let filling = Filling::start(given, self.ruleset, helper);
@@ -191,8 +198,8 @@ impl<'a> Parent<'a> {
         let monitor = self.monitor()?;
         let parts = self.room.map(|room| helper::leave_host(room, helper)).transpose()?;
         let inherited = match self.room {
-            Some(room) => InheritedStdio::guard(&room.returned),
-            None => InheritedStdio::guard_roomless(),
+            Some(room) => InheritedStdio::guard(&room.returned, streams),
+            None => InheritedStdio::guard_roomless(streams),
         };
         let mask = sys::hold_signals().map_err(LaunchError::Signals)?;
         let monitor = monitor.map(CallMonitor::wait).transpose().map_err(LaunchError::Monitor)?;

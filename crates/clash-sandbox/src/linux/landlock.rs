@@ -33,10 +33,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use clash_policy::FileCaps;
-use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fcntl_getfl, fstat, openat, openat2};
+use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat, openat2};
 use rustix::io::Errno;
 
 use super::mounts::MountTree;
+use super::stdio::{StandardStreams, StreamFacts};
 use super::sys::{self, HandledRights};
 use crate::baseline::BaselineEntry;
 use crate::launch::error::LaunchError;
@@ -152,7 +153,10 @@ fn rights(caps: FileCaps, directory: bool, device: bool) -> AccessRights {
 }
 
 /// The ruleset of a plan. It grants only the files that the command already has as stdio.
-pub(crate) fn ruleset(plan: &Plan) -> Result<LandlockRuleset, LaunchError> {
+pub(crate) fn ruleset(
+    plan: &Plan,
+    streams: &StandardStreams,
+) -> Result<LandlockRuleset, LaunchError> {
     if plan.room.as_ref().is_some_and(|room| room.inside == Inside::Rooms) {
         return LandlockRuleset::of_scopes(plan.landlock_abi);
     }
@@ -160,7 +164,7 @@ pub(crate) fn ruleset(plan: &Plan) -> Result<LandlockRuleset, LaunchError> {
     let closed = plan.net == Network::Deny && !plan.room.as_ref().is_some_and(|r| r.own_network);
     let left = if others_hold_truncation(plan) { TRUNCATE } else { 0 };
     let ruleset = LandlockRuleset::new(all(plan.landlock_abi) & !left, plan.landlock_abi, closed)?;
-    own_stdio(&ruleset);
+    own_stdio(&ruleset, streams);
     Ok(ruleset)
 }
 
@@ -330,17 +334,16 @@ fn kind(fd: impl AsFd) -> Result<FileType, Errno> {
 /// Lets the command open its stdin, stdout and stderr again with the same access, so that
 /// `> /dev/stderr` works for a file or a terminal. Pipes and sockets need no rule. A file
 /// that no rule can name, for example a memfd, gets none; this only denies more.
-fn own_stdio(ruleset: &LandlockRuleset) {
-    for fd in stdio() {
-        let Ok(kind @ (FileType::RegularFile | FileType::CharacterDevice)) = kind(fd) else {
-            continue;
-        };
-        let Ok(flags) = fcntl_getfl(fd) else { continue };
-        if flags.contains(OFlags::PATH) {
+fn own_stdio(ruleset: &LandlockRuleset, streams: &StandardStreams) {
+    for stream in streams.facts().into_iter().flatten() {
+        let StreamFacts { fd, kind, flags, .. } = stream;
+        if !matches!(kind, FileType::RegularFile | FileType::CharacterDevice)
+            || flags.contains(OFlags::PATH)
+        {
             continue;
         }
         let mut rights = 0;
-        let mode = flags & OFlags::RWMODE;
+        let mode = stream.mode();
         if mode != OFlags::WRONLY {
             rights |= READ_FILE;
         }
@@ -356,28 +359,27 @@ fn own_stdio(ruleset: &LandlockRuleset) {
     }
 }
 
-fn stdio() -> [BorrowedFd<'static>; 3] {
-    [rustix::stdio::stdin(), rustix::stdio::stdout(), rustix::stdio::stderr()]
-}
-
 /// Replaces a directory on stdio by /dev/null: through its descriptor the command could
 /// list and walk it without any rule. Also replaces a file on stdin that is open only for
-/// writing.
-pub(crate) fn no_directory_as_stdio() -> Result<(), Errno> {
+/// writing. Returns true if a stream was replaced.
+pub(crate) fn no_directory_as_stdio(streams: &StandardStreams) -> Result<bool, Errno> {
     let replace = [
         rustix::stdio::dup2_stdin::<OwnedFd>,
         rustix::stdio::dup2_stdout::<OwnedFd>,
         rustix::stdio::dup2_stderr::<OwnedFd>,
     ];
-    for (fd, replace) in stdio().into_iter().zip(replace) {
-        let only_written = fd.as_raw_fd() == 0
-            && kind(fd) == Ok(FileType::RegularFile)
-            && fcntl_getfl(fd).is_ok_and(|flags| flags & OFlags::RWMODE == OFlags::WRONLY);
-        if kind(fd) == Ok(FileType::Directory) || only_written {
+    let mut replaced = false;
+    for (stream, replace) in streams.facts().into_iter().zip(replace) {
+        let Some(stream) = stream else { continue };
+        let only_written = stream.fd.as_raw_fd() == 0
+            && stream.kind == FileType::RegularFile
+            && stream.mode() == OFlags::WRONLY;
+        if stream.kind == FileType::Directory || only_written {
             replace(openat(CWD, "/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?)?;
+            replaced = true;
         }
     }
-    Ok(())
+    Ok(replaced)
 }
 
 /// Rules for the room's own places, which exist only now.

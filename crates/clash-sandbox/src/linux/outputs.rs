@@ -25,6 +25,7 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::Pid;
 use rustix::stdio::{dup2_stderr, dup2_stdout, stderr, stdout};
 
+use super::stdio::{StandardStreams, StreamFacts};
 use super::sys::{self, ForkSide};
 
 const COPY_CHUNK_BYTES: usize = 64 * 1024;
@@ -42,18 +43,19 @@ pub(crate) struct OutputCopier {
 }
 
 /// True if a stream has to be copied.
-pub(crate) fn is_needed() -> bool {
-    [stdout(), stderr()].into_iter().any(is_copied)
+pub(crate) fn is_needed(streams: &StandardStreams) -> bool {
+    let [_, out, err] = streams.facts();
+    is_copied(out) || is_copied(err)
 }
 
-fn is_copied(fd: BorrowedFd<'_>) -> bool {
-    let (Ok(meta), Ok(flags)) = (fstat(fd), fcntl_getfl(fd)) else { return false };
-    if flags.contains(OFlags::PATH) || flags & OFlags::RWMODE == OFlags::RDONLY {
+fn is_copied(stream: Option<StreamFacts>) -> bool {
+    let Some(stream) = stream else { return false };
+    if stream.flags.contains(OFlags::PATH) || stream.mode() == OFlags::RDONLY {
         return false;
     }
-    match FileType::from_raw_mode(meta.st_mode) {
+    match stream.kind {
         FileType::RegularFile => true,
-        FileType::Socket => !is_plain_stream(fd),
+        FileType::Socket => !is_plain_stream(stream.fd),
         _ => false,
     }
 }
@@ -73,8 +75,12 @@ struct CopiedStream {
 
 impl OutputCopier {
     /// Replaces files by pipes. Call this while the launcher has no other thread.
-    pub(crate) fn start(limits: &ResourceLimits) -> io::Result<Option<Self>> {
-        let wanted = [is_copied(stdout()), is_copied(stderr())];
+    pub(crate) fn start(
+        limits: &ResourceLimits,
+        streams: &StandardStreams,
+    ) -> io::Result<Option<Self>> {
+        let [_, out, err] = streams.facts();
+        let wanted = [is_copied(out), is_copied(err)];
         if wanted == [false, false] {
             return Ok(None);
         }

@@ -7,14 +7,73 @@
 //!
 //! When the command ends, the launcher restores the terminal settings.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FileType, Mode, OFlags, SeekFrom, fcntl_getfl, fstat, open, seek};
-use rustix::stdio::{dup2_stdin, stdin};
-use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
+use rustix::stdio::{dup2_stdin, stderr, stdin, stdout};
+use rustix::termios::{OptionalActions, Termios, isatty, tcgetattr, tcsetattr};
 
 use super::mounts;
+
+/// The device number of /dev/null, /dev/zero and their like.
+const MEMORY_DEVICES: u32 = 1;
+
+/// The launcher's standard streams. The launcher asks the kernel once about each, because
+/// every launch pays for these calls.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StandardStreams([Option<StreamFacts>; 3]);
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StreamFacts {
+    pub(crate) fd: BorrowedFd<'static>,
+    pub(crate) kind: FileType,
+    pub(crate) flags: OFlags,
+    device_major: u32,
+}
+
+impl StreamFacts {
+    fn of(fd: BorrowedFd<'static>) -> Option<Self> {
+        let (meta, flags) = (fstat(fd).ok()?, fcntl_getfl(fd).ok()?);
+        let kind = FileType::from_raw_mode(meta.st_mode);
+        Some(Self { fd, kind, flags, device_major: libc::major(meta.st_rdev) })
+    }
+
+    pub(crate) fn mode(&self) -> OFlags {
+        self.flags & OFlags::RWMODE
+    }
+
+    fn is_terminal(&self) -> bool {
+        self.kind == FileType::CharacterDevice
+            && self.device_major != MEMORY_DEVICES
+            && isatty(self.fd)
+    }
+}
+
+impl StandardStreams {
+    pub(crate) fn examine() -> Self {
+        Self([stdin(), stdout(), stderr()].map(StreamFacts::of))
+    }
+
+    /// Standard input, output and error. `None` for a stream that is closed.
+    pub(crate) fn facts(&self) -> [Option<StreamFacts>; 3] {
+        self.0
+    }
+
+    pub(crate) fn terminals(&self) -> [bool; 3] {
+        self.0.map(|stream| stream.is_some_and(|stream| stream.is_terminal()))
+    }
+
+    /// True if standard input is a file that is open for reading and writing.
+    pub(crate) fn has_writable_input(&self) -> bool {
+        self.input_file().is_some_and(|input| input.mode() == OFlags::RDWR)
+    }
+
+    fn input_file(&self) -> Option<StreamFacts> {
+        let [input, ..] = self.0;
+        input.filter(|input| input.kind == FileType::RegularFile)
+    }
+}
 
 /// State to restore when the command has ended.
 #[derive(Debug)]
@@ -27,15 +86,15 @@ pub(crate) struct InheritedStdio {
 
 impl InheritedStdio {
     /// Without a room. Opens the file again only if it is also open for writing.
-    pub(crate) fn guard_roomless() -> Self {
-        let again = |flags: OFlags| {
-            is_writable_input().then(|| open("/proc/self/fd/0", flags, Mode::empty()).ok())?
-        };
-        Self { terminal: None, input: read_only_input(again), returned: Vec::new() }
+    pub(crate) fn guard_roomless(streams: &StandardStreams) -> Self {
+        let writable = streams.has_writable_input();
+        let again =
+            |flags: OFlags| writable.then(|| open("/proc/self/fd/0", flags, Mode::empty()).ok())?;
+        Self { terminal: None, input: read_only_input(streams, again), returned: Vec::new() }
     }
 
     /// Call this in the room's mount namespace, before its root is entered.
-    pub(crate) fn guard(returned: &[PathBuf]) -> Self {
+    pub(crate) fn guard(returned: &[PathBuf], streams: &StandardStreams) -> Self {
         let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let host = |path: &PathBuf| Some((path.clone(), open(path, flags, Mode::empty()).ok()?));
         let returned = returned.iter().filter_map(host).collect();
@@ -46,7 +105,9 @@ impl InheritedStdio {
             let at = tree.as_ref().map_or(0, std::os::fd::AsRawFd::as_raw_fd);
             open(format!("/proc/self/fd/{at}"), flags, Mode::empty()).ok()
         };
-        Self { terminal: tcgetattr(stdin()).ok(), input: read_only_input(again), returned }
+        let [on_terminal, ..] = streams.terminals();
+        let terminal = if on_terminal { tcgetattr(stdin()).ok() } else { None };
+        Self { terminal, input: read_only_input(streams, again), returned }
     }
 
     pub(crate) fn put_back(&self) {
@@ -62,13 +123,6 @@ impl InheritedStdio {
             let _ = give_back(path, host);
         }
     }
-}
-
-/// True if standard input is a file that is open for reading and writing.
-pub(crate) fn is_writable_input() -> bool {
-    let (Ok(meta), Ok(flags)) = (fstat(stdin()), fcntl_getfl(stdin())) else { return false };
-    FileType::from_raw_mode(meta.st_mode) == FileType::RegularFile
-        && flags & OFlags::RWMODE == OFlags::RDWR
 }
 
 /// A returned file contains one path, so no more than this is copied.
@@ -88,12 +142,16 @@ fn give_back(path: &Path, host: &OwnedFd) -> rustix::io::Result<()> {
 
 /// Replaces a file on standard input. A file that is no longer found under its name stays
 /// as it is.
-fn read_only_input(again: impl FnOnce(OFlags) -> Option<OwnedFd>) -> Option<OwnedFd> {
-    let (meta, flags) = (fstat(stdin()).ok()?, fcntl_getfl(stdin()).ok()?);
-    let file = FileType::from_raw_mode(meta.st_mode) == FileType::RegularFile;
-    if !file || flags & OFlags::RWMODE == OFlags::WRONLY || flags.contains(OFlags::PATH) {
+fn read_only_input(
+    streams: &StandardStreams,
+    again: impl FnOnce(OFlags) -> Option<OwnedFd>,
+) -> Option<OwnedFd> {
+    let input = streams.input_file()?;
+    let flags = input.flags;
+    if input.mode() == OFlags::WRONLY || flags.contains(OFlags::PATH) {
         return None;
     }
+    let meta = fstat(stdin()).ok()?;
     // A file that is also open for writing is opened only for reading.
     let flags = (flags & !OFlags::RWMODE) | OFlags::RDONLY;
     let again = again((flags & !OFlags::CREATE) | OFlags::CLOEXEC)?;

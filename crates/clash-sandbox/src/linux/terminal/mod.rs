@@ -35,8 +35,8 @@ use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, getpid, waitpid};
 use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, openpt, unlockpt};
 use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout, stderr, stdin, stdout};
 use rustix::termios::{
-    LocalModes, OptionalActions, SpecialCodeIndex, Termios, isatty, tcgetattr, tcgetpgrp,
-    tcgetwinsize, tcsetattr, tcsetpgrp, tcsetwinsize,
+    LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcgetpgrp, tcgetwinsize,
+    tcsetattr, tcsetpgrp, tcsetwinsize,
 };
 
 use super::supervise::{CommandEnd, ended};
@@ -49,10 +49,10 @@ use screen::ScreenFilter;
 const RELAY_CHUNK_BYTES: usize = 64 * 1024;
 
 /// Gives the calling process a pseudo-terminal if it has the user's terminal. Returns in
-/// the process that is to become the command. The calling process stays as the relay and
+/// the process that is to become the command. `held` says which standard streams are
+/// terminals. The calling process stays as the relay and
 /// ends with the command.
-pub(crate) fn apart() -> io::Result<()> {
-    let held = [stdin(), stdout(), stderr()].map(isatty);
+pub(crate) fn apart(held: [bool; 3]) -> io::Result<()> {
     let Some(outer) =
         [stdin(), stdout(), stderr()].into_iter().zip(held).find_map(|(fd, is)| is.then_some(fd))
     else {
@@ -94,10 +94,9 @@ pub(crate) fn apart() -> io::Result<()> {
 
 /// True if the caller has a controlling terminal that is on none of its standard streams.
 /// The command could open it as /dev/tty, and no filter would apply.
-pub(crate) fn is_behind() -> bool {
-    let held = [stdin(), stdout(), stderr()].into_iter().any(isatty);
+pub(crate) fn is_behind(held: [bool; 3]) -> bool {
     let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
-    !held && rustix::fs::open(TTY, flags, Mode::empty()).is_ok()
+    held == [false; 3] && rustix::fs::open(TTY, flags, Mode::empty()).is_ok()
 }
 
 /// The plan without the controlling terminal. Signals of its keys still reach the command,
