@@ -136,6 +136,7 @@ pub(crate) fn after_command(
     }
     let what = output.lines().rev().take(MAX_OUTPUT_LINES).find_map(|line| {
         blocked_path(place, line)
+            .or_else(|| blocked_link(line))
             .or_else(|| blocked_network(place.sandbox, line))
             .or_else(|| blocked_files(place.sandbox, line))
     })?;
@@ -199,6 +200,27 @@ fn blocked_path(place: &EndedCommand<'_>, line: &str) -> Option<String> {
         ),
         None => format!("`{shown}` may be read there, not changed{}", instead(&path)),
     })
+}
+
+/// Git leaves such a link out of the work tree and goes on, so that `commit -a` would
+/// delete it.
+fn blocked_link(line: &str) -> Option<String> {
+    let (before, _) = line.split_once("Permission denied")?;
+    let by_git = before.contains("unable to create symlink ");
+    if !by_git && !before.contains("create symbolic link ") {
+        return None;
+    }
+    let path = last_path(before)?;
+    let shown = brief(&path.to_string_lossy());
+    let mut what = format!("the link `{shown}` would lead out of the files that it may read");
+    if by_git {
+        what.push_str(&format!(
+            "; git has left `{shown}` out, and `git commit -a` would delete it for good: name the \
+             files to commit, and the user makes the link with `git checkout -- {shown}` in a \
+             terminal"
+        ));
+    }
+    Some(what)
 }
 
 /// The advice for a tool that overwrites a protected file which it created itself.
@@ -308,6 +330,19 @@ mod tests {
         assert_eq!(path("/bin/bash: line 1: out.txt: ").as_deref(), Some("out.txt"));
         assert_eq!(path("error: could not open ‘a b’: ").as_deref(), Some("a b"));
         assert_eq!(path(""), None);
+    }
+
+    #[test]
+    fn a_link_that_git_leaves_out_is_told_with_its_remedy() {
+        let told = blocked_link("error: unable to create symlink conf/out: Permission denied");
+        let told = told.unwrap();
+        assert!(told.starts_with("the link `conf/out` would lead out"), "{told}");
+        assert!(told.contains("`git commit -a` would delete it"), "{told}");
+        assert!(told.contains("`git checkout -- conf/out` in a terminal"), "{told}");
+        let told = blocked_link("ln: failed to create symbolic link 'L': Permission denied");
+        assert!(told.is_some_and(|told| told.ends_with("may read")));
+        assert_eq!(blocked_link("ln: failed to create symbolic link 'L': File exists"), None);
+        assert_eq!(blocked_link("cat: x: Permission denied"), None);
     }
 
     #[test]

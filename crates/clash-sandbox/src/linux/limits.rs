@@ -33,9 +33,9 @@ pub(crate) fn set(limits: &ResourceLimits, grouped: bool) -> rustix::io::Result<
 /// from starting the program in `core_pattern`.
 pub(crate) fn no_core_files() -> rustix::io::Result<()> {
     const MAX_CORE_BYTES: u64 = 1;
-    let most =
-        getrlimit(Resource::Core).maximum.map_or(MAX_CORE_BYTES, |hard| hard.min(MAX_CORE_BYTES));
-    setrlimit(Resource::Core, Rlimit { current: Some(most), maximum: Some(most) })
+    let set = |most| setrlimit(Resource::Core, Rlimit { current: Some(most), maximum: Some(most) });
+    // A plain user whose hard limit is zero may not raise it.
+    set(MAX_CORE_BYTES).or_else(|_| set(0))
 }
 
 /// The kernel uses numbers below this only once (`RESERVED_PIDS`), so the room's numbers

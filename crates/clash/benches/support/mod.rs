@@ -2,6 +2,7 @@
 //! so that whatever else the machine does hits all of them alike.
 
 use std::fs;
+use std::io::{IsTerminal, stderr};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -79,7 +80,8 @@ impl Place {
             .current_dir(self.project())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
-            .stderr(Stdio::inherit());
+            // A file on standard error would cost every launch a process more: it copies.
+            .stderr(if stderr().is_terminal() { Stdio::inherit() } else { Stdio::null() });
         if self.plain_user {
             command.uid(NOBODY).gid(NOBODY);
         }
