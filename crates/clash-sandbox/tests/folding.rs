@@ -7,6 +7,7 @@
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
+    clippy::indexing_slicing,
     clippy::print_stderr,
     reason = "a test fails by panicking and says what it skips"
 )]
