@@ -20,7 +20,10 @@ use serde_json::{Map, Value, json};
 use super::wiring::guard;
 use super::wiring::json_edit::JsonSyntax;
 use super::wiring::one_key::OneKey;
-use super::wiring::{ClashCall, InstallScope, WholeFile, WiredFile};
+use super::wiring::{
+    ClashCall, HookCommand, InstallScope, SettingsEdit, SettingsError, WholeFile, WiredFile,
+    WiringState,
+};
 use super::{
     Agent, AgentAbilities, AgentExtras, ConfinementMethod, HookAnswer, HookEvent, HookMessage,
     HookReply, MessageError, ParsedMessage, QuestionSupport, SampleCall, ToolUseResult,
@@ -218,9 +221,72 @@ fn agent_file(user: &UserContext, agent: &'static Agent, dir: PathBuf) -> WiredF
         "hooks": {"preToolUse": hook, "postToolUse": hook},
     });
     let mark = if agent.name == "q" { " hook q) ||" } else { " hook kiro) ||" };
-    let edit =
+    let whole =
         WholeFile { agent: agent.name, text: format!("{text:#}\n"), mark, calls: ClashCall::Json };
-    WiredFile { file: dir.join("clash.json"), edit: Box::new(edit) }
+    WiredFile { file: dir.join("clash.json"), edit: Box::new(AgentFile { whole }) }
+}
+
+/// The agent that clash defines. The client may add to it, for example with
+/// `q mcp add --agent clash`: such members stay.
+#[derive(Debug)]
+struct AgentFile {
+    whole: WholeFile,
+}
+
+impl AgentFile {
+    fn members(text: &str) -> Map<String, Value> {
+        serde_json::from_str(text).unwrap_or_default()
+    }
+
+    /// True if the file has the hooks of clash and members that clash did not write.
+    fn is_extended(&self, text: &str) -> bool {
+        let ours = Self::members(&self.whole.text);
+        let added = |(key, value): (&String, &Value)| {
+            key != HOOKS && ours.get(key).is_none_or(|own| own != value)
+        };
+        text.contains(self.whole.mark) && Self::members(text).iter().any(added)
+    }
+
+    fn has_our_hooks(&self, text: &str) -> bool {
+        Self::members(text).get(HOOKS) == Self::members(&self.whole.text).get(HOOKS)
+    }
+}
+
+/// The member that calls clash.
+const HOOKS: &str = "hooks";
+
+impl SettingsEdit for AgentFile {
+    fn install(&self, text: &str) -> Result<String, SettingsError> {
+        if !self.is_extended(text) {
+            return self.whole.install(text);
+        }
+        if self.has_our_hooks(text) {
+            return Ok(text.to_owned());
+        }
+        let mut members = Self::members(text);
+        members.extend(Self::members(&self.whole.text).remove_entry(HOOKS));
+        Ok(format!("{:#}\n", Value::Object(members)))
+    }
+
+    fn uninstall(&self, text: &str) -> Result<String, SettingsError> {
+        if !self.is_extended(text) {
+            return self.whole.uninstall(text);
+        }
+        let mut members = Self::members(text);
+        members.remove(HOOKS);
+        Ok(format!("{:#}\n", Value::Object(members)))
+    }
+
+    fn state(&self, text: &str) -> Result<WiringState, SettingsError> {
+        if self.is_extended(text) && self.has_our_hooks(text) {
+            return Ok(WiringState::Present(Vec::new()));
+        }
+        self.whole.state(text)
+    }
+
+    fn commands(&self, text: &str) -> Result<Vec<HookCommand>, SettingsError> {
+        self.whole.commands(text)
+    }
 }
 
 /// A line about a project's agent of the same name: the client uses it instead of the

@@ -94,6 +94,7 @@ impl LayerStack {
         }
         match compiled {
             Ok(compiled) => {
+                self.report.expectations += compiled.expectations;
                 for warning in compiled.warnings {
                     let line = self.sources.line_at(&warning.span);
                     let (message, span, hint) = (warning.message, warning.span, warning.hint);

@@ -47,6 +47,8 @@ const MAX_LOAD_DEPTH: usize = 16;
 pub struct CompiledLayer {
     pub layer: Layer,
     pub warnings: Vec<PolicyWarning>,
+    /// Calls of `expect()` that were checked.
+    pub expectations: usize,
 }
 
 /// A module of the library, evaluated on its own.
@@ -133,7 +135,7 @@ impl<'a> ModuleCompiler<'a> {
         let texts = self.texts.borrow();
         warnings.retain(|w| !w.span.file.starts_with('@') && !texts.contains_key(&w.span.file));
         drop(texts);
-        Ok(CompiledLayer { layer, warnings })
+        Ok(CompiledLayer { layer, warnings, expectations: expectations.len() })
     }
 
     /// The layer below every other, compiled apart from this one.

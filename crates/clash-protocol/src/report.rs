@@ -51,6 +51,8 @@ pub struct CompileReport {
     pub warnings: Vec<PolicyFinding>,
     /// The project's own policy, if there is one.
     pub project: Option<ProjectPolicy>,
+    /// Calls of `expect()` that hold.
+    pub expectations: usize,
 }
 
 /// The [`PolicyFinding::kind`] of a policy that does not compile.
@@ -151,6 +153,7 @@ mod tests {
                 mistakes: vec![finding.clone()],
                 warnings: vec![finding],
                 project: Some(project),
+                expectations: 2,
             }),
             CompilerEvent::UnknownName { message: "m".to_owned(), nearest: None },
             CompilerEvent::Answered,

@@ -19,6 +19,9 @@ pub(crate) const PATH: &str = "PATH";
 /// Switches colour off in what people read.
 pub(crate) const NO_COLOR: &str = "NO_COLOR";
 
+/// How wide lines for people are; default the terminal's width, in a pipe no limit.
+pub(crate) const COLUMNS: &str = "COLUMNS";
+
 /// Set by clash for every command it confines: the name of its sandbox.
 pub(crate) const CLASH_SANDBOX: &str = "CLASH_SANDBOX";
 

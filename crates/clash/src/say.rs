@@ -13,7 +13,10 @@ pub(crate) fn reason(decision: &Decision) -> String {
         let ((first, first_box), (second, second_box)) = (&conflict.first, &conflict.second);
         return format!(
             "`{}` belongs in sandbox {first_box} and `{}` in {second_box}, and a script runs in one \
-             sandbox: run them as separate commands, and where one feeds the other, through a file",
+             sandbox: run them as separate commands. Instead of a pipe, let the first write a file \
+             in the project and the second read it; instead of `$(…)`, run the inner command first \
+             and put its output into the other; instead of `source`, call the program by its path, \
+             for example .venv/bin/python",
             brief(first),
             brief(second)
         );
@@ -126,15 +129,18 @@ pub(crate) fn way_on(decision: &Decision, dirs: &Dirs) -> Option<String> {
 /// could steer a terminal.
 pub(crate) fn brief(text: &str) -> String {
     const LIMIT: usize = 120;
-    let mut out = String::new();
-    for (count, c) in text.trim().chars().enumerate() {
-        if count == LIMIT {
-            out.push('…');
-            break;
-        }
-        out.push(if c.is_control() || is_invisible(c) { ' ' } else { c });
+    let line = one_line(text);
+    match line.char_indices().nth(LIMIT) {
+        Some((end, _)) => format!("{}…", line.get(..end).unwrap_or_default()),
+        None => line,
     }
-    out
+}
+
+/// The whole text on one line, with nothing in it that could steer a terminal: for
+/// messages of clash, whose remedy stands at their end.
+pub(crate) fn one_line(text: &str) -> String {
+    let plain = |c: char| if c.is_control() || is_invisible(c) { ' ' } else { c };
+    text.trim().chars().map(plain).collect()
 }
 
 /// A whole text to be looked at before it is trusted: whatever could hide or

@@ -10,7 +10,11 @@ use crate::project_root::{ProjectRoot, RootError};
 
 #[derive(Clone, Debug)]
 pub(crate) struct Session {
+    /// The agent's own text, whatever it is.
     pub(crate) id: String,
+    /// The id as the name of a directory, see [`name_of`]. The same text for ids of
+    /// letters, digits, `-` and `_`.
+    pub(crate) name: String,
     pub(crate) dir: PathBuf,
     /// `$PWD` of policies. It is fixed when the session starts; a `cd` of the agent does
     /// not change it. The path has no links; [`Self::check_root`] checks that it still
@@ -23,8 +27,6 @@ pub(crate) struct Session {
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SessionError {
-    #[error("`{0}` cannot be a session id")]
-    BadId(String),
     #[error("there is no session `{0}`")]
     Unknown(String),
     #[error("the record of session `{0}` cannot be used: start a new session")]
@@ -38,6 +40,9 @@ pub(crate) enum SessionError {
 const ROOT: &str = "root";
 const AGENT: &str = "agent";
 
+/// The file with the id, if the directory's name is not the id.
+const ID: &str = "id";
+
 /// The file in which older versions kept the path of the project, and nothing else.
 const OLDER_PROJECT: &str = "project";
 
@@ -49,38 +54,59 @@ impl Session {
         agent: &str,
         project: &Path,
     ) -> Result<Self, SessionError> {
-        match Self::open(dirs, id) {
-            Err(SessionError::Unknown(_)) => Self::create(dirs, id, agent, project),
+        // Sessions without an id would otherwise share one root.
+        let name = if id.is_empty() { name_of_project(project) } else { name_of(id) };
+        match Self::open_named(dirs, &name) {
+            Err(SessionError::Unknown(_)) => Self::create(dirs, id, &name, agent, project),
             known => known,
         }
     }
 
-    /// Opens a session that has a record.
+    /// Opens a session that has a record, by the agent's id.
     pub(crate) fn open(dirs: &Dirs, id: &str) -> Result<Self, SessionError> {
-        let dir = directory(dirs, id)?;
+        Self::open_named(dirs, &name_of(id))
+    }
+
+    /// Opens a session by what a person typed: the agent's id, or the name that
+    /// `clash log` shows.
+    pub(crate) fn find(dirs: &Dirs, text: &str) -> Result<Self, SessionError> {
+        match Self::open(dirs, text) {
+            Err(SessionError::Unknown(_)) => Self::open_named(dirs, text),
+            known => known,
+        }
+    }
+
+    /// Opens a session that has been seen before, by the name of its directory.
+    pub(crate) fn open_named(dirs: &Dirs, name: &str) -> Result<Self, SessionError> {
+        if !is_name(name) {
+            return Err(SessionError::Unknown(brief(name)));
+        }
+        let dir = sessions_dir(dirs).join(name);
         match fs::read(dir.join(ROOT)) {
             Ok(bytes) => {
                 let root = ProjectRoot::from_bytes(&bytes);
-                let root = root.ok_or_else(|| SessionError::BadRecord(id.to_owned()))?;
-                Ok(Self::with(id, dir, root))
+                let root = root.ok_or_else(|| SessionError::BadRecord(name.to_owned()))?;
+                Ok(Self::with(name, dir, root))
             }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Self::older(id, dir),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Self::older(name, dir),
             Err(source) => Err(SessionError::State { path: dir, source }),
         }
     }
 
-    fn with(id: &str, dir: PathBuf, root: ProjectRoot) -> Self {
+    fn with(name: &str, dir: PathBuf, root: ProjectRoot) -> Self {
         let agent = fs::read_to_string(dir.join(AGENT)).unwrap_or_default();
-        Self { id: id.to_owned(), dir, project: root.path.clone(), root, agent }
+        let id = if is_plain(name) { None } else { fs::read_to_string(dir.join(ID)).ok() };
+        let id = id.unwrap_or_else(|| name.to_owned());
+        Self { id, name: name.to_owned(), dir, project: root.path.clone(), root, agent }
     }
 
     /// Opens a session of an older version. It records the directory now, unless a link
     /// is on the path: a command may have planted it since.
-    fn older(id: &str, dir: PathBuf) -> Result<Self, SessionError> {
+    fn older(name: &str, dir: PathBuf) -> Result<Self, SessionError> {
         let path = match fs::read(dir.join(OLDER_PROJECT)) {
             Ok(path) => from_bytes(path),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Err(SessionError::Unknown(id.to_owned()));
+                return Err(SessionError::Unknown(name.to_owned()));
             }
             Err(source) => return Err(SessionError::State { path: dir, source }),
         };
@@ -88,8 +114,9 @@ impl Session {
         if root.path != path {
             return Err(RootError::Replaced { path }.into());
         }
-        let root = note_once(&dir, &root)?.ok_or_else(|| SessionError::BadRecord(id.to_owned()))?;
-        Ok(Self::with(id, dir, root))
+        let bad = || SessionError::BadRecord(name.to_owned());
+        let root = note_once(&dir, &root)?.ok_or_else(bad)?;
+        Ok(Self::with(name, dir, root))
     }
 
     /// Fails unless the project is still the directory in which the session began.
@@ -109,22 +136,32 @@ impl Session {
         Ok(())
     }
 
-    fn create(dirs: &Dirs, id: &str, agent: &str, project: &Path) -> Result<Self, SessionError> {
-        let dir = directory(dirs, id)?;
+    fn create(
+        dirs: &Dirs,
+        id: &str,
+        name: &str,
+        agent: &str,
+        project: &Path,
+    ) -> Result<Self, SessionError> {
+        let dir = sessions_dir(dirs).join(name);
         let root = ProjectRoot::find(project)?;
         let state = |source| SessionError::State { path: dir.clone(), source };
         create_private(&dir.join(crate::approval::DIR)).map_err(state)?;
         fs::write(dir.join(AGENT), agent).map_err(state)?;
+        if name != id {
+            fs::write(dir.join(ID), id).map_err(state)?;
+        }
         note_project(dirs, &root.path).map_err(state)?;
-        let root = note_once(&dir, &root)?.ok_or_else(|| SessionError::BadRecord(id.to_owned()))?;
-        Ok(Self::with(id, dir, root))
+        let bad = || SessionError::BadRecord(name.to_owned());
+        let root = note_once(&dir, &root)?.ok_or_else(bad)?;
+        Ok(Self::with(name, dir, root))
     }
 
     #[cfg(test)]
     pub(crate) fn imagined(dir: &Path) -> Self {
         let root = ProjectRoot::find(dir).unwrap();
-        let (id, agent) = ("s".to_owned(), "a".to_owned());
-        Self { id, dir: dir.to_path_buf(), project: root.path.clone(), root, agent }
+        let (id, name, agent) = ("s".to_owned(), "s".to_owned(), "a".to_owned());
+        Self { id, name, dir: dir.to_path_buf(), project: root.path.clone(), root, agent }
     }
 }
 
@@ -168,19 +205,107 @@ pub(crate) fn sessions_dir(dirs: &Dirs) -> PathBuf {
     dirs.state.join("sessions")
 }
 
-/// The directory of a session. The id comes from the agent, so it is checked before it
-/// becomes a name.
-fn directory(dirs: &Dirs, id: &str) -> Result<PathBuf, SessionError> {
-    let plain = !id.is_empty()
-        && id.len() <= 128
-        && id.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_');
-    if !plain {
-        return Err(SessionError::BadId(id.chars().take(40).collect()));
+/// The longest name of a session's directory.
+const MAX_NAME_BYTES: usize = 128;
+
+/// An id that is a directory's name as it stands.
+fn is_plain(id: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+    !id.is_empty() && id.len() <= MAX_NAME_BYTES && id.bytes().all(plain)
+}
+
+/// A name that [`name_of`] or [`name_of_project`] may have made.
+fn is_name(name: &str) -> bool {
+    is_plain(&name.replace('%', "_"))
+}
+
+/// The directory's name for an id. Ids come from the agent and may be any text. Two
+/// ids never share a name: other bytes than letters, digits, `-` and `_` become `%`
+/// and two hexadecimal digits, for example `a%40b`; a longer id becomes its digest.
+pub(crate) fn name_of(id: &str) -> String {
+    if is_plain(id) {
+        return id.to_owned();
     }
-    Ok(sessions_dir(dirs).join(id))
+    let mut name = String::new();
+    for byte in id.bytes() {
+        match byte {
+            b'-' | b'_' => name.push(char::from(byte)),
+            byte if byte.is_ascii_alphanumeric() => name.push(char::from(byte)),
+            byte => name.push_str(&format!("%{byte:02X}")),
+        }
+        if name.len() > MAX_NAME_BYTES {
+            // `%lo` is no escaped byte.
+            return format!("%long-{}", blake3::hash(id.as_bytes()).to_hex());
+        }
+    }
+    name
+}
+
+/// The directory's name where the agent gives no id: one session for each project.
+fn name_of_project(project: &Path) -> String {
+    use std::os::unix::ffi::OsStrExt;
+    format!("%none-{}", blake3::hash(project.as_os_str().as_bytes()).to_hex())
+}
+
+/// An unknown name in a message.
+fn brief(name: &str) -> String {
+    name.chars().take(40).collect()
 }
 
 fn from_bytes(bytes: Vec<u8>) -> PathBuf {
     use std::os::unix::ffi::OsStringExt;
     std::ffi::OsString::from_vec(bytes).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn every_id_has_a_directory_of_its_own() {
+        let long = "x".repeat(4096);
+        let other = format!("{}y", "x".repeat(4095));
+        let ids = [
+            "a@b",
+            "a%40b",
+            "a%b",
+            "a/b",
+            "a",
+            "A",
+            "../x",
+            "/",
+            ".",
+            "..",
+            ".projects",
+            "ä",
+            "a\0b",
+            "a\nb",
+            "%long-",
+            &long,
+            &other,
+        ];
+        let names: HashSet<String> = ids.iter().map(|id| name_of(id)).collect();
+        assert_eq!(names.len(), ids.len(), "{names:?}");
+        for name in &names {
+            assert!(is_name(name) && name.len() <= MAX_NAME_BYTES, "{name}");
+        }
+        assert_eq!(name_of("a@b"), "a%40b");
+    }
+
+    #[test]
+    fn ids_of_older_versions_keep_their_directory() {
+        for id in ["0f3a-b_C", &"x".repeat(128)] {
+            assert_eq!(name_of(id), id);
+        }
+        assert!(name_of(&"x".repeat(129)).starts_with("%long-"));
+    }
+
+    #[test]
+    fn a_name_leads_nowhere_else() {
+        for name in ["", "..", "a/b", ".projects", "a.b", "ä"] {
+            assert!(!is_name(name), "{name}");
+        }
+    }
 }

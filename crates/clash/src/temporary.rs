@@ -157,7 +157,7 @@ impl TmpNames<'_> {
     /// output of a command in the background: it is in a directory that has the
     /// session's id as its name. Commands cannot make one: they see another /tmp.
     pub(crate) fn is_clients_own(&self, path: &Path, session: &Session) -> bool {
-        self.meaning(path).is_some() && path.iter().any(|part| part == session.id.as_str())
+        self.meaning(path).is_some() && path.iter().any(|part| part == session.name.as_str())
     }
 }
 

@@ -110,7 +110,7 @@ impl Record {
         Self {
             v: VERSION,
             time: u64::try_from(now.as_millis()).unwrap_or(u64::MAX),
-            session: session.id.clone(),
+            session: session.name.clone(),
             event,
             ..Self::default()
         }

@@ -1,5 +1,7 @@
 //! How clash talks to people: data on standard output, everything readable
-//! without colour, a broken pipe is the reader's good right.
+//! without colour. A reader may close the pipe: the command goes on without output.
+
+mod text;
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::mpsc;
@@ -8,11 +10,15 @@ use std::time::Duration;
 
 use crate::env;
 
+pub(crate) use text::{HomeNames, columns, wrap};
+
 /// Standard output for a command.
 #[derive(Debug)]
 pub(crate) struct Out {
     stdout: io::Stdout,
     colour: bool,
+    columns: Option<usize>,
+    home: HomeNames,
     /// True if the reader of a pipe has gone.
     is_closed: bool,
 }
@@ -42,15 +48,32 @@ impl Out {
     pub(crate) fn new() -> Self {
         let stdout = io::stdout();
         let colour = stdout.is_terminal() && env::text(env::NO_COLOR).is_none();
-        Self { stdout, colour, is_closed: false }
+        let columns = columns(&stdout);
+        Self { stdout, colour, columns, home: HomeNames::from_env(), is_closed: false }
     }
 
+    /// A line for people: as wide as the terminal, the home as `~`.
     pub(crate) fn line(&mut self, text: impl AsRef<str>) -> io::Result<()> {
-        let written = writeln!(self.stdout, "{}", text.as_ref());
-        if written.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::BrokenPipe) {
-            self.is_closed = true;
+        let text = self.home.shorten(text.as_ref());
+        let text = match self.columns {
+            Some(columns) => wrap(&text, columns),
+            None => text.into_owned(),
+        };
+        self.verbatim(text)
+    }
+
+    /// A line as it stands: data, or the text of a file.
+    pub(crate) fn verbatim(&mut self, text: impl AsRef<str>) -> io::Result<()> {
+        if self.is_closed {
+            return Ok(());
         }
-        written
+        match writeln!(self.stdout, "{}", text.as_ref()) {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+                self.is_closed = true;
+                Ok(())
+            }
+            written => written,
+        }
     }
 
     pub(crate) fn is_closed(&self) -> bool {
@@ -58,7 +81,7 @@ impl Out {
     }
 
     pub(crate) fn json(&mut self, value: &serde_json::Value) -> io::Result<()> {
-        writeln!(self.stdout, "{value:#}")
+        self.verbatim(format!("{value:#}"))
     }
 
     /// The text in a tone, where the terminal has tones.
@@ -114,10 +137,32 @@ pub(crate) fn confirm(question: &str) -> Result<bool, Failure> {
         return Err(Failure::new("there is nobody to ask: standard input is no terminal")
             .hint("`--yes` answers yes"));
     }
-    let _ = write!(io::stderr(), "{question} [y/N] ");
+    prompt(&format!("{question} [y/N] "));
     let mut answer = String::new();
     io::stdin().read_line(&mut answer)?;
     Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
+}
+
+/// Writes a question to standard error; the answer goes on its last line.
+pub(crate) fn prompt(question: &str) {
+    let _ = write!(io::stderr(), "{}", for_people(question));
+}
+
+/// A text for standard error: as wide as the terminal, the home as `~`.
+pub(crate) fn for_people(text: &str) -> String {
+    let text = HomeNames::from_env().shorten(text).into_owned();
+    match columns(io::stderr()) {
+        Some(columns) => wrap(&text, columns),
+        None => text,
+    }
+}
+
+/// True if a person can answer a question about a command that is about to run: there
+/// is a terminal, and no agent is on its other side.
+pub(crate) fn can_ask() -> bool {
+    let by_agent =
+        env::inside_clash().is_some() || env::text(clash_agents::variables::AI_AGENT).is_some();
+    !by_agent && io::stdin().is_terminal() && io::stderr().is_terminal()
 }
 
 /// A command's failure: what happened, then what to do.
@@ -143,7 +188,7 @@ impl Failure {
         if let Some(hint) = &self.hint {
             text.push_str(&format!("\n\nhint: {hint}"));
         }
-        let _ = writeln!(io::stderr(), "{text}");
+        let _ = writeln!(io::stderr(), "{}", for_people(&text));
         self.status
     }
 }

@@ -1,5 +1,6 @@
 //! `clash log`: what agents did, from their sessions' traces.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::path::PathBuf;
@@ -7,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use super::unless_closed;
 use crate::dirs::Dirs;
-use crate::session::sessions_dir;
+use crate::session::{name_of, sessions_dir};
 use crate::trace::{self, Event, Record};
 use crate::ui::{Failure, Out, Tone, time};
 use crate::{exit, say};
@@ -36,11 +37,10 @@ impl Args {
         let dirs = Dirs::from_env()?;
         let mut files = traces(&dirs)?;
         if let Some(id) = &self.session {
-            files.retain(|file| {
-                file.parent()
-                    .and_then(|dir| dir.file_name())
-                    .is_some_and(|name| name == id.as_str())
-            });
+            let escaped = name_of(id);
+            let is_meant = |name: &OsStr| name == id.as_str() || name == escaped.as_str();
+            files
+                .retain(|file| file.parent().and_then(|dir| dir.file_name()).is_some_and(is_meant));
             if files.is_empty() {
                 return Err(Failure::new(format!("there is no session `{id}`"))
                     .hint("`clash log --all` shows every session"));
@@ -71,6 +71,9 @@ impl Args {
         }
         let mut seen = trace::read(&newest)?.len();
         loop {
+            if out.is_closed() {
+                return Ok(());
+            }
             std::thread::sleep(Duration::from_millis(200));
             let records = trace::read(&newest)?;
             for (record, line) in records.iter().skip(seen) {
@@ -82,7 +85,7 @@ impl Args {
 
     fn record(&self, out: &mut Out, record: &Record, line: &str) -> io::Result<()> {
         if self.json {
-            return out.line(line);
+            return out.verbatim(line);
         }
         let text = shown(out, record);
         out.line(text)
@@ -117,8 +120,9 @@ fn shown(out: &Out, record: &Record) -> String {
     };
     let subject = match record.event {
         Event::Exit if record.ok == Some(true) => "ok".to_owned(),
-        Event::Exit | Event::Alarm => record.reason.clone().unwrap_or_else(|| "failed".to_owned()),
-        _ => record.what.clone().unwrap_or_default(),
+        // A reason ends with the remedy.
+        Event::Exit | Event::Alarm => say::one_line(record.reason.as_deref().unwrap_or("failed")),
+        _ => say::brief(record.what.as_deref().unwrap_or_default()),
     };
     let word = out.tone(tone, &format!("{effect:<8}"));
     let mut line = format!(
@@ -126,7 +130,7 @@ fn shown(out: &Out, record: &Record) -> String {
         time(record.time),
         record.tool.as_deref().unwrap_or("-"),
         record.sandbox.as_deref().unwrap_or("-"),
-        say::brief(&subject),
+        subject,
     );
     if let Some(rule) = record.rule.as_deref().filter(|_| record.event == Event::Decision) {
         line.push_str(&out.tone(Tone::Faint, &format!("  ({rule})")));

@@ -222,7 +222,7 @@ impl Status {
         let mut name = "blocked";
         for record in &self.blocked {
             let reason = record.reason.as_deref().unwrap_or_default();
-            line(name, &format!("{}  {}", time(record.time), say::brief(reason)))?;
+            line(name, &format!("{}  {}", time(record.time), say::one_line(reason)))?;
             name = "";
         }
         if self.blocked.is_empty() {

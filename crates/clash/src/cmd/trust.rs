@@ -134,7 +134,7 @@ fn show(
                 text.lines().map(|line| format!("  {line}\n")).collect()
             }
         };
-        out.line(say::in_full(&shown))?;
+        out.verbatim(say::in_full(&shown))?;
     }
     gone.into_iter()
         .try_for_each(|source| out.line(format!("{} is gone\n", say::brief(&source.path))))?;

@@ -142,7 +142,7 @@ impl HookCall<'_> {
         }
         let own = std::env::current_exe().map_err(HookError::OwnPath)?;
         let Some((line, _)) = LauncherLine::read(ran, &own) else { return Ok(false) };
-        let ours = line.session == self.session.id;
+        let ours = line.session == self.session.name;
         Ok(ours && (in_background || !Approval::is_left(self.session, line.slip)))
     }
 }

@@ -86,7 +86,7 @@ impl HookCall<'_> {
             return Ok(LaunchWay::ByClient);
         }
         let own = std::env::current_exe().map_err(HookError::OwnPath)?;
-        let line = LauncherLine { session: &self.session.id, slip: &slip }.write(&own, script);
+        let line = LauncherLine { session: &self.session.name, slip: &slip }.write(&own, script);
         if self.agent.abilities.confines == ConfinementMethod::Instruct {
             return Ok(LaunchWay::Instructed(line));
         }
@@ -102,7 +102,7 @@ impl HookCall<'_> {
         }
         let own = std::env::current_exe().map_err(HookError::OwnPath)?;
         let Some((line, inner)) = LauncherLine::read(script, &own) else { return Ok(None) };
-        if line.session != self.session.id {
+        if line.session != self.session.name {
             return Ok(None);
         }
         let Some(slip) = Approval::look(self.session, line.slip, &inner) else {

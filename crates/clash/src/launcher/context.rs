@@ -11,9 +11,9 @@ use super::LauncherError;
 use crate::approval::Approval;
 use crate::decision::{self, DecisionContext};
 use crate::dirs::{Dirs, project_of};
-use crate::say;
-use crate::session::{Session, SessionError};
+use crate::session::{Session, SessionError, name_of};
 use crate::trace::{self, Record};
+use crate::{say, ui};
 
 /// Where a command is about to run, before its sandbox is known.
 pub(super) struct LaunchContext {
@@ -27,10 +27,15 @@ impl LaunchContext {
     /// session. Fails, with an alarm, if another directory is in the place of the
     /// session's project.
     pub(super) fn for_session(id: Option<&str>) -> Result<Self, LauncherError> {
+        Self::for_session_named(id.map(name_of).as_deref())
+    }
+
+    /// The same, by the name of the session's directory.
+    pub(super) fn for_session_named(name: Option<&str>) -> Result<Self, LauncherError> {
         let dirs = Dirs::from_env()?;
-        let session = match id.map(|id| Session::open(&dirs, id)) {
+        let session = match name.map(|name| Session::open_named(&dirs, name)) {
             Some(Ok(session)) => Some(session),
-            Some(Err(SessionError::Unknown(_) | SessionError::BadId(_))) | None => None,
+            Some(Err(SessionError::Unknown(_))) | None => None,
             Some(Err(error)) => return Err(error.into()),
         };
         let Some(session) = session else {
@@ -61,6 +66,22 @@ impl LaunchContext {
         let cwd = std::env::current_dir().unwrap_or_default();
         let scene = DecisionContext { project: &self.project, session, cwd: &cwd };
         Ok(decision::decide(&self.dirs, scene, &action)?)
+    }
+
+    /// Asks the person at the terminal about a command that needs approval. A yes makes
+    /// the decision an allow.
+    pub(super) fn ask_person(&self, decision: &mut Decision) -> Result<(), LauncherError> {
+        let Some(sandbox) = &decision.sandbox else { return Ok(()) };
+        if decision.effect != Effect::Ask {
+            return Ok(());
+        }
+        let reason = say::reason(decision);
+        let question = format!("clash: {reason}\nRun it in sandbox {}?", sandbox.name);
+        if !ui::confirm(&question).unwrap_or_default() {
+            return Err(LauncherError::Refused("it was not run: you said no".to_owned()));
+        }
+        decision.effect = Effect::Allow;
+        Ok(())
     }
 
     /// The sandbox of a decision that lets the command run.

@@ -14,8 +14,8 @@ use super::shell_string::ShellString;
 use super::{ApprovalSource, LauncherError, Never, RequestedCommand, StartedBy};
 use crate::approval::ApprovalError;
 use crate::dirs::{Dirs, project_of};
-use crate::env;
 use crate::policy::{LoadedPolicy, PolicyError};
+use crate::{env, ui};
 
 /// `clash exec …`
 pub(crate) fn exec_main(args: &[OsString]) -> u8 {
@@ -101,18 +101,20 @@ fn exec(args: &[OsString]) -> Result<Never, LauncherError> {
         command.iter().map(|word| shell_quoted(&word.to_string_lossy())).collect();
     let command = RequestedCommand { script: &words.join(" "), program, args: arguments };
     let agent = context.agent();
-    context.launch(&command, agent, &ApprovalSource::None, StartedBy::Caller, &no_grants)
+    let is_person = context.session.is_none() && ui::can_ask();
+    let started_by = if is_person { StartedBy::Person } else { StartedBy::Caller };
+    context.launch(&command, agent, &ApprovalSource::None, started_by, &no_grants)
 }
 
 /// The script that a hook put behind `clash exec --approval SESSION.SLIP --`.
 fn approved_script(id: &str, script: &str) -> Result<Never, LauncherError> {
     let unknown = || ApprovalError::Unknown(id.chars().take(60).collect());
     let (session, slip) = id.split_once('.').ok_or_else(unknown)?;
-    let context = LaunchContext::for_session(Some(session))?;
+    let context = LaunchContext::for_session_named(Some(session))?;
     let session = context.session.as_ref().ok_or_else(unknown)?;
     // A client that names the session of its commands must name this one.
     let told = context.agent().and_then(|agent| agent.abilities.session);
-    if told.is_some_and(|variable| env::text(variable).as_deref() != Some(&session.id)) {
+    if told.is_some_and(|variable| env::text(variable).unwrap_or_default() != session.id) {
         return Err(unknown().into());
     }
     run_script(&context, script, &ApprovalSource::Slip(slip))

@@ -15,6 +15,7 @@ use crate::exit;
 use crate::policy::PolicyError;
 use crate::session::SessionError;
 use crate::trace::TraceError;
+use crate::ui;
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LauncherError {
@@ -111,6 +112,6 @@ pub(crate) fn report(error: &LauncherError) -> u8 {
     if let Some(hint) = error.hint() {
         text.push_str(&format!("\n\nhint: {hint}"));
     }
-    let _ = writeln!(std::io::stderr(), "{text}");
+    let _ = writeln!(std::io::stderr(), "{}", ui::for_people(&text));
     error.status()
 }

@@ -64,8 +64,10 @@ enum ApprovalSource<'a> {
 /// Who started the command, for a question of the policy without an approval.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum StartedBy {
-    /// The agent, or a user at a terminal: the question refuses the command.
+    /// The agent, or a script of the user: the question refuses the command.
     Caller,
+    /// A person at a terminal, who is asked.
+    Person,
     /// A hook or a server in the settings. The user who wrote the settings has answered
     /// the question; the command still runs in its sandbox.
     Settings,
@@ -91,6 +93,9 @@ impl LaunchContext {
         let mut decision = self.decide(command.script, mode)?;
         if started_by == StartedBy::Settings && decision.effect == Effect::Ask {
             decision.effect = Effect::Allow;
+        }
+        if started_by == StartedBy::Person {
+            self.ask_person(&mut decision)?;
         }
         let sandbox = self.settle(command.script, decision, approval)?;
         self.confine(None, &sandbox, &extra()?, command)

@@ -28,7 +28,7 @@ impl<'a> ShellString<'a> {
         wrapper: &'a ShellWrapper,
     ) -> Self {
         let user = context.dirs.for_agents();
-        let session = context.session.as_ref().map(|session| session.id.as_str());
+        let session = context.session.as_ref().map(|session| session.name.as_str());
         let by_agent = (wrapper.is_agent_command)(&user);
         let wrapped = by_agent.then(|| (wrapper.unwrap)(&user, session, whole)).flatten();
         Self { whole, wrapped, wrapper, user, context }
@@ -47,8 +47,8 @@ impl<'a> ShellString<'a> {
             None => Vec::new(),
         };
         let outputs = self.context.session.as_ref().and_then(|session| {
-            (self.wrapper.background_outputs)(&self.user, &session.project, &session.id)
-                .filter(|_| self.script().contains(&session.id))
+            (self.wrapper.background_outputs)(&self.user, &session.project, &session.name)
+                .filter(|_| self.script().contains(&session.name))
         });
         grants.extend(outputs.map(|path| Grant { path, caps: FileCaps::READ, why: Why::Launcher }));
         Ok(grants)

@@ -7,6 +7,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use serde_json::{Value, json};
+
 use crate::support::{Machine, Ran, Who, backups, skipped};
 
 /// What a client does to its settings.
@@ -31,7 +33,7 @@ const CODEX: Changes = Changes {
     shows: (".codex/config.toml", "[mcp_servers.foo]"),
 };
 
-const ALL: [Changes; 9] = [
+const ALL: [Changes; 12] = [
     CODEX,
     Changes { text: "model = \"x\"", ..CODEX },
     Changes { second: &["mcp", "remove", "foo"], shows: (".codex/config.toml", "# mine"), ..CODEX },
@@ -83,6 +85,30 @@ const ALL: [Changes; 9] = [
         second: &["mcp", "add", "bar", "--", "echo", "ho"],
         shows: (".copilot/mcp-config.json", "\"bar\""),
     },
+    Changes {
+        agent: "kilo",
+        file: ".config/kilo/kilo.json",
+        text: "{\n  // mine\n  \"model\": \"a/b\", // and a comma\n}\n",
+        first: &["mcp", "add", "foo", "--", "echo", "hi"],
+        second: &["mcp", "add", "bar", "--", "echo", "ho"],
+        shows: (".config/kilo/kilo.json", "\"bar\""),
+    },
+    Changes {
+        agent: "cline",
+        file: ".cline/data/settings/cline_mcp_settings.json",
+        text: "{\"mcpServers\": {}}",
+        first: &["mcp", "add", "--yes", "foo", "--", "echo", "hi"],
+        second: &["mcp", "add", "--yes", "bar", "--", "echo", "ho"],
+        shows: (".cline/data/settings/cline_mcp_settings.json", "\"bar\""),
+    },
+    Changes {
+        agent: "pi",
+        file: ".pi/agent/settings.json",
+        text: "{\n  \"theme\": \"x\"\n}\n",
+        first: &["install", "@MARKET@/p"],
+        second: &["install", "@MARKET@/q"],
+        shows: (".pi/agent/settings.json", "/q\""),
+    },
 ];
 
 fn client(m: &Machine, program: &Path, market: &str, words: &[&str]) {
@@ -92,7 +118,7 @@ fn client(m: &Machine, program: &Path, market: &str, words: &[&str]) {
         command.env("PATH", format!("{dir}:/usr/local/bin:/usr/bin:/bin"));
     }
     command.env("COPILOT_OFFLINE", "true").env("DISABLE_AUTOUPDATER", "1");
-    command.args(words.iter().map(|word| if *word == "@MARKET@" { market } else { word }));
+    command.args(words.iter().map(|word| word.replace("@MARKET@", market)));
     Ran::of(&mut command).succeeds();
 }
 
@@ -109,6 +135,9 @@ fn market() -> tempfile::TempDir {
         r#"{"name":"m","owner":{"name":"u"},"plugins":[{"name":"p","source":"./p"}]}"#,
     );
     write("p/.claude-plugin/plugin.json", r#"{"name":"p","version":"1.0.0"}"#);
+    for name in ["p", "q"] {
+        write(&format!("{name}/package.json"), r#"{"name":"x","version":"1.0.0"}"#);
+    }
     dir
 }
 
@@ -152,5 +181,64 @@ fn changes_of_the_client_and_the_user_survive_clash() {
             assert!(backups(&with).contains(&before), "{}", changes.agent);
             assert!(backups(&with).contains(&changes.text.to_owned()), "{}", changes.agent);
         }
+    }
+}
+
+/// Clients that are not here, with an edit like theirs: the whole file written anew
+/// with a member more.
+const EDITED: [(&str, &str, &str); 4] = [
+    (
+        "cursor",
+        ".cursor/hooks.json",
+        "{\n  \"version\": 1,\n  \"hooks\": {\n    \"stop\": [{\"command\": \"mine\"}]\n  }\n}",
+    ),
+    ("kiro", ".kiro/settings/cli.json", "{\n  \"chat.defaultModel\": \"x\"\n}\n"),
+    ("q", ".aws/amazonq/mcp.json", "{\"mcpServers\": {}}"),
+    ("kiro", ".kiro/settings/mcp.json", "{\"mcpServers\": {}}"),
+];
+
+fn add_member(m: &Machine, file: &str, name: &str) {
+    let path = m.home().join(file);
+    let mut value: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+    value[name] = json!({"command": "echo", "args": ["hi"]});
+    fs::write(path, format!("{value:#}\n")).unwrap();
+}
+
+#[test]
+fn edits_like_those_of_absent_clients_survive_clash() {
+    for (agent, file, text) in EDITED {
+        let (with, without) = (Machine::new(Who::Me), Machine::new(Who::Me));
+        let install = || with.clash(["install", "--agent", agent, "--yes"]).succeeds();
+        for m in [&with, &without] {
+            m.write(file, text);
+        }
+        install();
+        for m in [&with, &without] {
+            add_member(m, file, "first");
+        }
+        install();
+        for m in [&with, &without] {
+            add_member(m, file, "second");
+        }
+        with.clash(["uninstall", "--agent", agent]).succeeds();
+        assert_eq!(read(&with, file), read(&without, file), "{agent}: {file}");
+    }
+}
+
+#[test]
+fn a_server_added_to_the_agent_of_clash_survives() {
+    for (agent, file) in
+        [("q", ".aws/amazonq/cli-agents/clash.json"), ("kiro", ".kiro/agents/clash.json")]
+    {
+        let m = Machine::new(Who::Me);
+        m.clash(["install", "--agent", agent, "--yes"]).succeeds();
+        add_member(&m, file, "mcpServers");
+        let before = read(&m, file);
+        m.clash(["install", "--agent", agent, "--yes"]).succeeds();
+        assert_eq!(read(&m, file), before, "{agent}");
+        m.clash(["uninstall", "--agent", agent]).succeeds();
+        let left: Value = serde_json::from_str(&read(&m, file)).unwrap();
+        assert!(left["mcpServers"].is_object() && left["hooks"].is_null(), "{agent}: {left}");
+        assert!(backups(&m).iter().any(|text| text.contains("mcpServers")), "{agent}");
     }
 }

@@ -1,9 +1,12 @@
 //! The launcher: exit status and signals pass through, nothing runs that was
 //! not decided.
 
+use std::fs;
+
 use serde_json::json;
 
-use crate::support::{Machine, Ran, Who, as_each_user, clash};
+use crate::init::{at_terminal, typed_into};
+use crate::support::{Answer, Machine, Ran, Who, as_each_user, clash};
 
 const POLICY: &str = r#"
 load("@clash//sandboxes.star", "project")
@@ -145,8 +148,8 @@ fn the_shell_prefix_runs_what_the_client_wraps_around_a_command() {
     m.bash("cat ~/.ssh/id").is("allow", "");
     let ran = run(&wrapper("echo snap=$SNAP; cat ~/.ssh/id || echo blocked"), "x_agent").succeeds();
     assert!(ran.stdout.contains("snap=1") && ran.stdout.contains("blocked"), "{ran:?}");
-    assert_eq!(std::fs::read_to_string(&victim).unwrap(), "keep");
-    assert_eq!(std::fs::read_to_string(&cwd_file).unwrap().trim(), m.project().to_str().unwrap());
+    assert_eq!(fs::read_to_string(&victim).unwrap(), "keep");
+    assert_eq!(fs::read_to_string(&cwd_file).unwrap().trim(), m.project().to_str().unwrap());
     run(&wrapper("rm x"), "x_agent").exits(126).says("policy.star:4");
     run(&wrapper("make"), "x_agent").exits(126).says("clash cannot ask here");
     // A question answered no is not a yes for a tool that runs commands unseen.
@@ -182,5 +185,56 @@ fn the_environment_loses_its_secrets_and_keeps_the_rest() {
             assert!(!ran.stdout.contains(gone), "{gone}: {ran:?}");
         }
         assert!(ran.stdout.contains("EDITOR=vi") && ran.stdout.contains("FOO=bar"), "{ran:?}");
+    });
+}
+
+#[test]
+fn a_person_at_a_terminal_is_asked_with_the_reason() {
+    let m = Machine::new(Who::Me)
+        .policy("when({\"Bash\": {\"touch\": ask(reason = \"makes files\")}})");
+    let Some(ran) = at_terminal(&m, "exec -- touch made", "n\n") else { return };
+    ran.says("needs your approval").says("makes files").says("[y/N]").says("status=126");
+    assert!(!m.project().join("made").exists());
+    at_terminal(&m, "exec -- touch made", "y\n").unwrap().says("status=0");
+    assert!(m.project().join("made").exists());
+    m.clash(["exec", "--", "touch", "other"]).exits(126).says("clash cannot ask here");
+}
+
+#[test]
+fn an_agent_at_a_terminal_is_not_asked() {
+    let m = Machine::new(Who::Me).policy("when({\"Bash\": {\"touch\": ask()}})");
+    let mut command = m.command("script");
+    command.env("AI_AGENT", "x_agent");
+    let Some(ran) = typed_into(command, "exec -- touch made", "y\n") else { return };
+    ran.says("clash cannot ask here").says("status=126");
+    assert!(!m.project().join("made").exists());
+}
+
+/// Ids are the agent's own text: each is a session, and none leads out of the state.
+#[test]
+fn a_session_id_may_be_any_text() {
+    as_each_user(|m| {
+        let m = m.policy("when({\"Bash\": {\"touch\": ask(), \"cat\": allow()}})");
+        let long = "x".repeat(4096);
+        let ids = ["a@b", "a/b", "../../escape", "ä ö", ".", "%41", "a.b", "", &long];
+        for id in ids {
+            let mut message = m.message("PreToolUse", "Bash", json!({"command": "touch made"}));
+            message["session_id"] = id.into();
+            let answer = Answer::of(&m.hook(&message)).is("ask", "");
+            let line = answer.updated.unwrap()["command"].as_str().unwrap().to_owned();
+            let mut command = m.command("sh");
+            command.env("CLAUDE_CODE_SESSION_ID", id).args(["-c", &line]);
+            Ran::of(&mut command).succeeds();
+            fs::remove_file(m.project().join("made")).unwrap();
+            if !id.is_empty() {
+                m.clash(["log", "--session", id]).succeeds().says("touch made");
+            }
+        }
+        let sessions = m.state().join("sessions");
+        let named = |entry: std::io::Result<fs::DirEntry>| entry.unwrap().file_name();
+        let names: Vec<_> = fs::read_dir(sessions).unwrap().map(named).collect();
+        let all = names.iter().filter(|name| *name != ".projects");
+        assert_eq!(all.clone().count(), ids.len(), "{names:?}");
+        assert!(all.clone().all(|name| name.len() <= 128), "{names:?}");
     });
 }

@@ -114,7 +114,6 @@ fn whatever_is_not_a_message_is_blocked() {
         b"\xff\xfe{}".to_vec(),
         good.replace("cargo build", "cargo \u{1}").into_bytes(),
         good.replace("PreToolUse", "PreToolUsage").into_bytes(),
-        good.replace("test-session", "../../escape").into_bytes(),
         good.replace(&m.project().display().to_string(), "relative/dir").into_bytes(),
         good.replace(r#"{"command":"cargo build"}"#, "[]").into_bytes(),
         good.replace(r#"{"command":"cargo build"}"#, "{}").into_bytes(),

@@ -4,6 +4,7 @@
 use std::fs;
 use std::io::Write;
 use std::path::PathBuf;
+use std::process::Command;
 use std::time::Instant;
 
 use serde_json::{Value, json};
@@ -85,6 +86,11 @@ fn a_new_policy_reads_well() {
                 ("--recursive", "-R", "-r"): ask(reason = "removes files that may exist nowhere else"),
                 glob("**"): allow(),
             },
+            "rsync": {
+                glob("--del*"): ask(reason = "removes files that may exist nowhere else"),
+                glob("**"): allow(),
+            },
+            "shred": ask(reason = "removes files that may exist nowhere else"),
 
             # rust (Cargo.toml)
             "cargo": {
@@ -106,9 +112,45 @@ fn a_new_policy_reads_well() {
                 "push": ask(sandbox = git_full),
                 ("clone", "fetch", "ls-remote", "pull", "remote"): allow(sandbox = git_full),
                 "submodule": allow(sandbox = git_full),
-                ("bisect", "checkout", "cherry-pick", "merge"): allow(sandbox = git_checkout_safe),
-                ("restore", "revert", "sparse-checkout", "switch"): allow(sandbox = git_checkout_safe),
-                "worktree": allow(sandbox = git_checkout_safe),
+                ("bisect", "cherry-pick", "merge", "revert"): allow(sandbox = git_checkout_safe),
+                "sparse-checkout": allow(sandbox = git_checkout_safe),
+                ("checkout", "switch"): {
+                    ("--", "--discard-changes", "--force", "-f", "."): ask(
+                        sandbox = git_checkout_safe,
+                        reason = "drops work that is not committed",
+                    ),
+                    glob("**"): allow(sandbox = git_checkout_safe),
+                },
+                "restore": {
+                    ("--worktree", "-W"): ask(
+                        sandbox = git_checkout_safe,
+                        reason = "drops work that is not committed",
+                    ),
+                    ("--staged", "-S"): allow(sandbox = git_checkout_safe),
+                    glob("**"): ask(
+                        sandbox = git_checkout_safe,
+                        reason = "drops work that is not committed",
+                    ),
+                },
+                "worktree": {
+                    "remove": {
+                        "--force": ask(
+                            sandbox = git_checkout_safe,
+                            reason = "drops work that is not committed",
+                        ),
+                        "-f": ask(
+                            sandbox = git_checkout_safe,
+                            reason = "drops work that is not committed",
+                        ),
+                        glob("**"): allow(sandbox = git_checkout_safe),
+                    },
+                    glob("**"): allow(sandbox = git_checkout_safe),
+                },
+                "rm": {
+                    "--force": ask(sandbox = git_safe, reason = "drops work that is not committed"),
+                    "-f": ask(sandbox = git_safe, reason = "drops work that is not committed"),
+                    glob("**"): allow(sandbox = git_safe),
+                },
                 "rebase": allow(sandbox = git_rebase_safe),
                 "clean": ask(sandbox = git_safe, reason = "removes files that exist nowhere else"),
                 "reset": {
@@ -446,11 +488,20 @@ fn a_project_gets_a_policy_of_its_own_that_counts_once_it_is_trusted() {
 
 /// Runs `clash init` at a terminal and types lines.
 fn typed(m: &Machine, lines: &str) -> Option<Ran> {
-    let mut command = m.command("script");
-    let line = format!("'{}' init; echo status=$?", clash().display());
+    at_terminal(m, "init", lines)
+}
+
+/// Runs clash at a terminal of 80 columns and types lines.
+pub(crate) fn at_terminal(m: &Machine, args: &str, lines: &str) -> Option<Ran> {
+    typed_into(m.command("script"), args, lines)
+}
+
+pub(crate) fn typed_into(mut command: Command, args: &str, lines: &str) -> Option<Ran> {
+    command.env("COLUMNS", "80");
+    let line = format!("'{}' {args}; echo status=$?", clash().display());
     command.args(["-qfec", &line, "/dev/null"]).env("TERM", "dumb").env("NO_COLOR", "1");
-    if std::process::Command::new("script").arg("--version").output().is_err() {
-        skipped("the interactive path of init: there is no `script` to make a terminal");
+    if Command::new("script").arg("--version").output().is_err() {
+        skipped("questions at a terminal: there is no `script` to make a terminal");
         return None;
     }
     Some(Ran::from(feed(command, lines.as_bytes()).wait_with_output().unwrap()))
@@ -598,4 +649,106 @@ fn a_dry_run_into_a_closed_pipe_is_quiet() {
     let line = format!("{} init --agent none --dry-run | head -n 1", clash().display());
     let ran = Ran::of(m.command("sh").args(["-c", &line])).succeeds();
     assert!(!ran.stderr.contains("pipe"), "{ran:?}");
+}
+
+#[test]
+fn init_in_the_home_changes_nothing_and_says_where_to_go() {
+    as_each_user(|m| {
+        for place in [m.home(), m.home().parent().unwrap().to_owned(), "/".into()] {
+            let mut command = m.command(clash());
+            let ran = Ran::of(command.args(["init", "--quick"]).current_dir(&place)).exits(1);
+            ran.says("Nothing was changed").says("hint: `cd` into a project");
+        }
+        let config = m.home().join(".config");
+        assert!(!config.exists() && !m.state().exists(), "{config:?}");
+    });
+}
+
+#[test]
+fn the_policy_is_shown_in_short_and_whole_on_request() {
+    let m = rust_and_node(Who::Me);
+    let Some(ran) = typed(&m, "\n\nnone\nview\nno\n") else { return };
+    let (short, whole) = ran.stdout.split_once("or view to read its").unwrap();
+    assert!(short.contains("The policy in short:") && !short.contains("when({"), "{short}");
+    assert!(whole.contains("when({") && whole.contains("# rust (Cargo.toml)"), "{whole}");
+    // One screen, up to the question.
+    let screen = short.split_once("The policy in short:").unwrap().1;
+    assert!(screen.lines().count() < 22, "{screen}");
+    assert!(!policy_file(&m).exists());
+}
+
+#[test]
+fn a_given_posture_is_not_asked_for() {
+    let m = rust_and_node(Who::Me);
+    let Some(ran) = at_terminal(&m, "init --posture strict", "\nnone\nyes\n") else { return };
+    assert!(!ran.stdout.contains("How much should happen"), "{ran:?}");
+    assert!(policy(&m).contains("(strict)"));
+}
+
+/// What cannot be undone is asked about in strict and moderate: docs/ecosystems.md.
+#[test]
+fn like_commands_are_treated_alike() {
+    const UNDONE: &[&str] = &[
+        "rm -rf build",
+        "find . -delete",
+        "rsync -a --delete a/ b",
+        "rsync a b --delete-after",
+        "shred f",
+        "git clean -fd",
+        "git reset --hard",
+        "git checkout -- .",
+        "git checkout .",
+        "git checkout HEAD -- f",
+        "git checkout -f main",
+        "git switch --discard-changes main",
+        "git restore .",
+        "git restore f",
+        "git restore --staged --worktree f",
+        "git restore -SW f",
+        "git stash drop",
+        "git stash clear",
+        "git worktree remove --force w",
+        "git rm -f f",
+    ];
+    const KEPT: &[&str] = &[
+        "rm f",
+        "rmdir d",
+        "mv src /tmp/x",
+        "truncate -s 0 f",
+        "echo x > f",
+        "cp a f",
+        "rsync -a a/ b",
+        "git rm f",
+        "git reset f",
+        "git checkout main",
+        "git switch main",
+        "git restore --staged f",
+        "git stash pop",
+        "git worktree remove w",
+        "git branch -D b",
+    ];
+    for posture in ["strict", "moderate", "permissive"] {
+        let m = with_posture(Who::Me, posture);
+        let wanted = if posture == "permissive" { "allow" } else { "ask" };
+        for command in UNDONE {
+            assert_eq!(effect(&m, command), wanted, "{posture}: {command}");
+        }
+        for command in KEPT {
+            assert_eq!(effect(&m, command), "allow", "{posture}: {command}");
+        }
+    }
+}
+
+/// The permissive posture removes what its sandbox may write, as its text says.
+#[test]
+fn permissive_removes_directories_of_the_project_unasked() {
+    as_each_user(|m| {
+        m.write("app/src/main.rs", "");
+        m.write("app/.git/HEAD", "ref: refs/heads/main\n");
+        m.write("app/.git/config", "[core]\n");
+        init(&m, &["--quick", "--posture", "permissive"]).succeeds();
+        m.clash(["exec", "--", "rm", "-rf", ".git", "src"]);
+        assert!(!m.project().join("src").exists());
+        assert!(m.project().join(".git/config").exists());
+    });
 }

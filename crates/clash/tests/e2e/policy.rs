@@ -167,12 +167,12 @@ ask    mcp__db__query {\"sql\": \"drop\"}
 fn a_table_of_actions_is_decided_and_failures_name_the_rule() {
     let m = Machine::new(Who::Me).policy(POLICY);
     m.write("app/table", TABLE);
-    insta::assert_snapshot!(shown(&m, &["policy", "test", "--table", "table"]), @"1 policy with expectations, 6 actions: 0 failed");
+    insta::assert_snapshot!(shown(&m, &["policy", "test", "--table", "table"]), @"1 policy, 0 expectations, 6 actions of tables: 0 failed");
     let m = m.policy(&POLICY.replace("allow(sandbox = rust_full)", "ask()"));
     m.clash(["policy", "test", "--table", "table"]).exits(1);
     insta::assert_snapshot!(shown(&m, &["policy", "test", "--table", "table"]), @r#"
     failed: table:3: expected allow, but it is ask: `cargo build` needs your approval (rule at ~/.clash/policy.star:6)
-    1 policy with expectations, 6 actions: 1 failed
+    1 policy, 0 expectations, 6 actions of tables: 1 failed
     "#);
     let failed = value(m.clash(["policy", "test", "--table", "table", "--json"]).exits(1));
     assert_eq!(failed["failures"][0]["at"], "table:3");
@@ -187,7 +187,7 @@ fn expectations_are_run_for_every_policy_named() {
     m.write("app/wrong.star", "expect(deny, \"ls\")");
     let text = shown(&m, &["policy", "test", "right.star", "wrong.star"]);
     assert!(text.contains("wrong.star:1:1: expected deny, but it is ask"), "{text}");
-    assert!(text.ends_with("2 policies with expectations, 0 actions: 1 failed\n"), "{text}");
+    assert!(text.ends_with("2 policies, 1 expectation, 0 actions of tables: 1 failed\n"), "{text}");
 }
 
 #[test]

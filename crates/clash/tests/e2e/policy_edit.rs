@@ -158,7 +158,7 @@ fn a_project_s_rule_says_that_it_needs_trust_and_a_session_s_holds_at_once() {
     m.bash("ls").is("allow", "sessions/test-session/policy.star");
     m.clash(["policy", "allow", "--scope", "session", "--session", "../x", "ls", "-y"])
         .exits(1)
-        .says("cannot be a session id");
+        .says("there is no session `../x`");
 }
 
 #[test]

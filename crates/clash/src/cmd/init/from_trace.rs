@@ -8,7 +8,6 @@ use clash_history::ReadTally;
 use clash_history::evidence::{ActionScene, HistoryEvidence};
 
 use crate::cmd::policy::backtest::{BacktestCounts, of_histories};
-use crate::cmd::unless_closed;
 use crate::dirs::Dirs;
 use crate::exit;
 use crate::history::{not_understood, replay, selected_histories};
@@ -62,7 +61,7 @@ pub(crate) fn learn(dirs: &Dirs, here: &Path, what: &str) -> Result<Learned, Fai
 
 pub(super) fn run(out: &mut Out, dirs: &Dirs, here: &Path, what: &str) -> Result<u8, Failure> {
     let Learned { source, evidence, tally, counts } = learn(dirs, here, what)?;
-    unless_closed(out.line(source.trim_end()))?;
+    out.verbatim(source.trim_end())?;
     let mut stderr = std::io::stderr();
     let _ = writeln!(stderr, "learned from {} actions that ran; {counts}", evidence.actions);
     if let Some(text) = not_understood(&tally) {

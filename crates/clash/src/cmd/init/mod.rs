@@ -9,6 +9,7 @@ mod learned;
 mod place;
 mod posture;
 mod presets;
+mod summary;
 mod walkthrough;
 
 use std::io::IsTerminal;
@@ -123,18 +124,12 @@ struct Project {
 
 impl Args {
     pub(crate) fn run(self, out: &mut Out) -> Result<u8, Failure> {
-        let only_shows = self.dry_run;
-        match self.make(out) {
-            // A reader that has seen enough is no failure.
-            Err(_) if only_shows && out.is_closed() => Ok(exit::OK),
-            made => made,
-        }
-    }
-
-    fn make(self, out: &mut Out) -> Result<u8, Failure> {
         let (dirs, root) = project(self.project.clone())?;
         if let Some(history) = self.from_trace.as_ref().filter(|_| !self.yes) {
             return from_trace::run(out, &dirs, &root, history);
+        }
+        if self.from_trace.is_none() {
+            refuse_home(&dirs, &root)?;
         }
         let at_terminal = std::io::stdin().is_terminal();
         let asks = at_terminal && !(self.quick || self.yes || self.dry_run || self.json);
@@ -151,7 +146,12 @@ impl Args {
         }
         let mut wanted = self.wanted(&project)?;
         if asks {
-            walkthrough::ask(out, &project, &mut wanted, self.posture.is_some())?;
+            let given = walkthrough::Given {
+                posture: self.posture.is_some(),
+                toolchains: !self.ecosystem.is_empty(),
+                agents: !self.agent.is_empty(),
+            };
+            walkthrough::ask(out, &project, &mut wanted, given)?;
         }
         let proposal = self.proposal(&project, &wanted)?;
         if self.json {
@@ -164,13 +164,18 @@ impl Args {
         }
         if !asks {
             out.line(format!("generating policy with: {}", wanted.described()))?;
+            for import in &wanted.imports {
+                let file = import.file.display();
+                out.line(format!(
+                    "with the permissions in {file} (`--no-import` leaves them out)"
+                ))?;
+            }
         }
         if asks || self.dry_run {
-            let shown = preview(out, &project, &proposal);
+            preview(out, &project, &proposal, self.dry_run)?;
             if self.dry_run {
-                return unless_closed(shown);
+                return Ok(exit::OK);
             }
-            shown?;
         }
         match self.carry_out(out, &project, &wanted, proposal, asks)? {
             true => Ok(exit::OK),
@@ -295,7 +300,7 @@ impl Args {
         let nothing = proposal.changes.is_empty();
         let agreed = match proposal.how {
             _ if nothing || self.yes => true,
-            _ if asks => confirm(&format!("Write {}?", proposal.file.display()))?,
+            _ if asks => walkthrough::may_write(out, &proposal)?,
             Action::Create => true,
             // A policy of yours does not change because a script ran.
             Action::Merge | Action::Replace if !self.json && std::io::stdin().is_terminal() => {
@@ -451,16 +456,60 @@ fn say_found(out: &mut Out, project: &Project) -> std::io::Result<()> {
     Ok(())
 }
 
+/// Agents do nothing in a directory that holds clash's own files, so a policy made for
+/// it would only refuse.
+fn refuse_home(dirs: &Dirs, root: &Path) -> Result<(), Failure> {
+    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
+    if !real(&dirs.home).starts_with(real(root)) {
+        return Ok(());
+    }
+    let place =
+        if real(&dirs.home) == real(root) { "your home" } else { "a directory around your home" };
+    Err(Failure::new(format!(
+        "{} is {place} and no project: agents could reach clash's own files there, so every \
+         action is refused. Nothing was changed",
+        root.display()
+    ))
+    .hint("`cd` into a project and run `clash init` there, or `clash init --project DIR`"))
+}
+
 /// The policy, or how the one that is there changes, and what that means.
-fn preview(out: &mut Out, project: &Project, proposal: &Proposal) -> std::io::Result<()> {
+fn preview(
+    out: &mut Out,
+    project: &Project,
+    proposal: &Proposal,
+    whole: bool,
+) -> Result<(), Failure> {
     out.line("")?;
-    show_changes(out, proposal)?;
+    if whole {
+        show_changes(out, proposal)?;
+    } else {
+        show_in_short(out, proposal)?;
+    }
     for PolicyFinding { text, .. } in &proposal.warnings {
         out.line(format!("{}: {text}", out.tone(Tone::Care, "warning")))?;
     }
     if let Some(counts) = effect(project, &proposal.policy) {
         out.line("")?;
         out.line(counts.to_string())?;
+    }
+    Ok(())
+}
+
+/// Changes of more lines than this are shown on request.
+const MOST_CHANGED_LINES: usize = 12;
+
+fn show_in_short(out: &mut Out, proposal: &Proposal) -> Result<(), Failure> {
+    let changed = proposal.changes.iter().filter(|change| change.before.is_some());
+    let diffs: usize = changed.map(|change| change.diff().lines().count()).sum();
+    if proposal.how == Action::Merge && diffs <= MOST_CHANGED_LINES {
+        return Ok(show_changes(out, proposal)?);
+    }
+    out.line("The policy in short:")?;
+    let rows = summary::rows(&proposal.policy)?;
+    let wide = rows.iter().map(|(what, _)| what.len()).max().unwrap_or_default();
+    for (what, which) in rows {
+        out.line(format!("  {what:<wide$}  {which}"))?;
     }
     Ok(())
 }
@@ -477,9 +526,9 @@ fn show_changes(out: &mut Out, proposal: &Proposal) -> std::io::Result<()> {
         match (&change.before, &change.after) {
             (None, Some(text)) => {
                 out.line(out.tone(Tone::Strong, &format!("{}:", change.file.display())))?;
-                text.lines().try_for_each(|line| out.line(format!("  {line}").trim_end()))?;
+                text.lines().try_for_each(|line| out.verbatim(format!("  {line}").trim_end()))?;
             }
-            _ => out.line(change.diff().trim_end())?,
+            _ => out.verbatim(change.diff().trim_end())?,
         }
     }
     Ok(())

@@ -14,11 +14,11 @@ use clash_syntax::draft::{EffectDraft, KeyDraft, RuleBody, RuleDraft};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Posture {
-    /// Builds and tests without network; everything that reaches out is asked
+    /// Builds and tests without network; asks about everything that reaches out
     Strict,
-    /// Builds, tests and installs; pushes and what nobody knows are asked
+    /// Builds, tests and installs; asks about pushes, what cannot be undone, unknown commands
     Moderate,
-    /// Everything in its sandbox; publishing and rewriting history are asked
+    /// Everything in its sandbox; asks about publishing and rewriting history
     Permissive,
 }
 
@@ -38,17 +38,29 @@ impl Posture {
         match self {
             Self::Strict => [
                 ("runs", "reading and editing the project, builds and tests without network"),
-                ("asks", "the network, removing directories, commands it does not know"),
+                (
+                    "asks",
+                    "the network, what cannot be undone (rm -r, git reset --hard, git restore), unknown commands",
+                ),
                 ("blocks", "files outside the project and the toolchains' caches, credentials"),
             ],
             Self::Moderate => [
                 ("runs", "the same, and installing dependencies, git fetch and pull"),
-                ("asks", "git push, publishing, removing directories, commands it does not know"),
+                (
+                    "asks",
+                    "git push, publishing, what cannot be undone (rm -r, git reset --hard, git restore), unknown commands",
+                ),
                 ("blocks", "files outside the project and the toolchains' caches, credentials"),
             ],
             Self::Permissive => [
-                ("runs", "the same, removing files, git push, web pages, unknown commands"),
-                ("asks", "publishing, rewriting history, programs for all projects"),
+                (
+                    "runs",
+                    "the same, git push, web pages, unknown commands, and what cannot be undone in the project (rm -r src, git reset --hard)",
+                ),
+                (
+                    "asks",
+                    "publishing, rewriting history that others have, programs for all projects",
+                ),
                 ("blocks", "files outside the project and the toolchains' caches, credentials"),
             ],
         }
@@ -118,7 +130,19 @@ fn shortened(mut rules: Vec<RuleDraft>) -> RuleBody {
         _ => None,
     });
     let Some(rest) = rest else { return RuleBody::Below(rules) };
-    rules.retain(|rule| rule.key == KeyDraft::Rest || !is_all(&rule.body, &rest));
+    // Options stand in any order, and one that asks has to win over one that does not:
+    // `git restore --staged --worktree f`.
+    let is_option = |key: &KeyDraft| match key {
+        KeyDraft::Words(words) => words.iter().any(|word| word.starts_with('-')),
+        KeyDraft::AnyOf(keys) => keys.iter().any(|key| key.to_string().contains("\"-")),
+        KeyDraft::Localhost(_) | KeyDraft::Rest => false,
+    };
+    let differs = |rule: &RuleDraft| is_option(&rule.key) && !is_all(&rule.body, &rest);
+    let options_differ = rules.iter().any(differs);
+    rules.retain(|rule| {
+        let counts = options_differ && is_option(&rule.key);
+        rule.key == KeyDraft::Rest || counts || !is_all(&rule.body, &rest)
+    });
     match rules.as_slice() {
         [_] => RuleBody::Effect(rest),
         _ => RuleBody::Below(rules),

@@ -1,26 +1,37 @@
 //! The questions `clash init` asks at a terminal. Every one has a default, which an
 //! empty line takes; nothing is done before the last.
 
-use std::io::{self, Write};
+use std::io;
 
 use super::posture::Posture;
-use super::{Project, Wanted, agents, place, unknown_ecosystem};
+use super::{Project, Proposal, Wanted, agents, place, show_changes, unknown_ecosystem};
 use crate::ecosystems::{self, DetectedToolchain};
-use crate::ui::{Failure, Out, Tone};
+use crate::ui::{Failure, Out, Tone, prompt};
+
+/// What the command line says; no question is asked about it.
+pub(super) struct Given {
+    pub(super) posture: bool,
+    pub(super) toolchains: bool,
+    pub(super) agents: bool,
+}
 
 pub(super) fn ask(
     out: &mut Out,
     project: &Project,
     wanted: &mut Wanted,
-    posture_given: bool,
+    given: Given,
 ) -> Result<(), Failure> {
     if wanted.learned.is_none() {
-        if !posture_given {
+        if !given.posture {
             posture(out, wanted)?;
         }
-        toolchains(project, wanted)?;
+        if !given.toolchains {
+            toolchains(project, wanted)?;
+        }
     }
-    which_agents(wanted)?;
+    if !given.agents {
+        which_agents(wanted)?;
+    }
     imports(out, wanted)?;
     existing(project, wanted)
 }
@@ -111,7 +122,10 @@ fn imports(out: &mut Out, wanted: &mut Wanted) -> Result<(), Failure> {
 /// The lines of an imported policy that say something, the first few of them.
 fn rules(source: &str) -> Vec<String> {
     const MOST: usize = 12;
-    let says = |line: &&str| ["allow(", "ask(", "deny("].iter().any(|word| line.contains(word));
+    let says = |line: &&str| {
+        ["allow(", "ask(", "deny("].iter().any(|word| line.contains(word))
+            && !line.starts_with("settings(")
+    };
     let all: Vec<&str> = source.lines().map(str::trim).filter(says).collect();
     let mut shown: Vec<String> = all.iter().take(MOST).map(|line| (*line).to_owned()).collect();
     if all.len() > MOST {
@@ -137,6 +151,24 @@ fn existing(project: &Project, wanted: &mut Wanted) -> Result<(), Failure> {
     Ok(())
 }
 
+/// The last question. `view` shows the text that would be written and asks again.
+pub(super) fn may_write(out: &mut Out, proposal: &Proposal) -> Result<bool, Failure> {
+    let lines = proposal.changes.iter().filter_map(|change| change.after.as_ref());
+    let lines: usize = lines.map(|text| text.lines().count()).sum();
+    let question =
+        format!("\nWrite {}? yes, no, or view to read its {lines} lines", proposal.file.display());
+    loop {
+        let answer = choose(&question, "no", |answer| match answer {
+            "v" | "view" => Ok(None),
+            answer => yes_or_no(answer).map(Some).map_err(|_| "yes, no or view".to_owned()),
+        })?;
+        match answer {
+            Some(agreed) => return Ok(agreed),
+            None => show_changes(out, proposal)?,
+        }
+    }
+}
+
 fn yes_or_no(answer: &str) -> Result<bool, String> {
     match answer.to_lowercase().as_str() {
         "y" | "yes" => Ok(true),
@@ -152,7 +184,7 @@ fn choose<T>(
     read: impl Fn(&str) -> Result<T, String>,
 ) -> Result<T, Failure> {
     loop {
-        let _ = write!(io::stderr(), "{what} [{default}]: ");
+        prompt(&format!("{what} [{default}]: "));
         let mut answer = String::new();
         if io::stdin().read_line(&mut answer)? == 0 {
             return Err(Failure::new("nothing was changed: the questions were not answered"));
@@ -161,7 +193,7 @@ fn choose<T>(
         match read(if answer.is_empty() { default } else { answer }) {
             Ok(value) => return Ok(value),
             Err(problem) => {
-                let _ = writeln!(io::stderr(), "{problem}");
+                prompt(&format!("{problem}\n"));
             }
         }
     }

@@ -112,7 +112,7 @@ pub(in crate::cmd) fn make_all(dirs: &Dirs, changes: Vec<Change>) -> Result<(), 
 
 fn agreed(out: &mut Out, changes: &[Change], how: How) -> Result<bool, Failure> {
     for change in changes {
-        unless_closed(out.line(change.diff().trim_end()))?;
+        out.verbatim(change.diff().trim_end())?;
     }
     if how.dry_run {
         return Ok(false);

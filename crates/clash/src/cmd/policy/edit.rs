@@ -172,7 +172,7 @@ impl RuleArgs {
                     Failure::new("the session is not known: no agent runs this command")
                         .hint(sessions_hint(dirs))
                 })?;
-                let session = Session::open(dirs, &id)?;
+                let session = Session::find(dirs, &id)?;
                 let file = session.dir.join(SESSION_POLICY);
                 let files = PolicyFiles::of(dirs, &session.project, None).with_session(&file);
                 (file, files)

@@ -50,7 +50,7 @@ impl Args {
         }
         if self.check {
             for change in &changes {
-                out.line(change.file.display().to_string())?;
+                out.verbatim(change.file.display().to_string())?;
             }
             return Ok(if changes.is_empty() { exit::OK } else { exit::FAILED });
         }

@@ -221,7 +221,7 @@ fn denies(policy: &str) -> Result<bool, Failure> {
 }
 
 fn text(out: &mut Out, import: &ImportedFile) -> std::io::Result<()> {
-    out.line(say::in_full(&import.imported.source))?;
+    out.verbatim(say::in_full(&import.imported.source))?;
     report(out, import)
 }
 

@@ -67,8 +67,10 @@ impl Args {
             policies.push((name, PolicyFiles::of(&dirs, &project, None)));
         }
         let mut failed = Vec::new();
+        let mut ran = Ran { expectations: 0, actions: cases.len() * policies.len() };
         for (policy, files) in &policies {
             let (compiled, report) = files.check()?;
+            ran.expectations += report.expectations;
             failed.extend(report.mistakes.into_iter().map(|mistake| {
                 let at = format!("{}:{}", mistake.file, mistake.line);
                 Unexpected { policy: policy.clone(), at, text: mistake.text }
@@ -80,14 +82,19 @@ impl Args {
                 }
             }
         }
-        let ran = cases.len() * policies.len();
         unless_closed(if self.json {
-            out.json(&as_json(ran, &failed))
+            out.json(&as_json(&ran, &failed))
         } else {
-            text(out, ran, &policies, &failed)
+            text(out, &ran, &policies, &failed)
         })?;
         Ok(if failed.is_empty() { exit::OK } else { exit::FAILED })
     }
+}
+
+/// How much was tried.
+struct Ran {
+    expectations: usize,
+    actions: usize,
 }
 
 /// One line of a table.
@@ -200,7 +207,7 @@ fn input(
 
 fn text(
     out: &mut Out,
-    ran: usize,
+    ran: &Ran,
     policies: &[(String, PolicyFiles)],
     failed: &[Unexpected],
 ) -> std::io::Result<()> {
@@ -216,16 +223,17 @@ fn text(
         format!("{count} {}", if count == 1 { one } else { many })
     };
     out.line(format!(
-        "{} with expectations, {}: {failed} failed",
+        "{}, {}, {}: {failed} failed",
         plural(policies, "policy", "policies"),
-        plural(ran, "action", "actions"),
+        plural(ran.expectations, "expectation", "expectations"),
+        plural(ran.actions, "action of tables", "actions of tables"),
     ))
 }
 
-fn as_json(ran: usize, failed: &[Unexpected]) -> Value {
+fn as_json(ran: &Ran, failed: &[Unexpected]) -> Value {
     let failures: Vec<Value> = failed
         .iter()
         .map(|it| json!({"policy": it.policy, "at": it.at, "message": it.text}))
         .collect();
-    json!({"ok": failed.is_empty(), "actions": ran, "failures": failures})
+    json!({"ok": failed.is_empty(), "expectations": ran.expectations, "actions": ran.actions, "failures": failures})
 }

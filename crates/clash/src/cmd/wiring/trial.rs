@@ -246,7 +246,7 @@ impl ProgramOutput {
     fn in_short(&self) -> String {
         let text = [&self.err, &self.out].into_iter().find(|text| !text.trim().is_empty());
         match text.and_then(|text| text.trim().lines().next()) {
-            Some(line) => format!("{} ({})", say::brief(line), self.status),
+            Some(line) => format!("{} ({})", say::one_line(line), self.status),
             None => self.status.to_string(),
         }
     }

@@ -1,0 +1,142 @@
+//! A policy on one screen: which programs run in which sandbox, and which commands are
+//! asked about or denied. Read off the compiled policy, so it says what is so.
+
+use clash_policy::Effect;
+use clash_policy::ir::IrError;
+use clash_policy::rule::{
+    KeySubject, Layer, LayerKind, LayerSettings, MatchBranch, MatchNode, PolicyRule,
+};
+
+use crate::policy::LoadedPolicy;
+
+/// Names in one row; the text of the policy has them all.
+const MOST_NAMES: usize = 7;
+/// Rows about sandboxes.
+const MOST_SANDBOXES: usize = 9;
+
+/// The rows of the screen: what happens, and to which commands.
+pub(super) fn rows(policy: &LoadedPolicy) -> Result<Vec<(String, String)>, IrError> {
+    let layers = policy.ir().to_layers()?;
+    let written = |layer: &&Layer| matches!(layer.kind, LayerKind::User | LayerKind::Project);
+    let mut seen = Seen::default();
+    let mut default = (Effect::Ask, "project".to_owned());
+    for Layer { settings, groups, .. } in layers.iter().filter(written) {
+        let LayerSettings { default: rule, default_sandbox, .. } = settings;
+        if let Some(rule) = rule {
+            default.0 = rule.effect;
+        }
+        if let Some(name) = default_sandbox {
+            default.1.clone_from(name);
+        }
+        let branches = groups.iter().flat_map(|group| &group.branches);
+        for MatchBranch { key, then } in branches {
+            let is_shell = key.patterns.iter().any(|pattern| pattern.to_string() == "Bash");
+            match then {
+                MatchNode::Tree(below) if key.subject == KeySubject::Tool && is_shell => {
+                    seen.note(below, "", &default.1);
+                }
+                _ => {}
+            }
+        }
+    }
+    Ok(seen.rows(&default))
+}
+
+#[derive(Default)]
+struct Seen {
+    /// Programs by the sandbox in which they run unasked.
+    runs: Vec<(String, Vec<String>)>,
+    asked: Vec<String>,
+    denied: Vec<String>,
+}
+
+impl Seen {
+    fn note(&mut self, branches: &[MatchBranch], words: &str, default: &str) {
+        for MatchBranch { key, then } in branches {
+            let names: Vec<String> = key.patterns.iter().map(ToString::to_string).collect();
+            let is_rest = names.iter().all(|name| name == "**");
+            let whole = |name: &str| match (words, is_rest) {
+                ("", _) => name.to_owned(),
+                (words, true) => words.to_owned(),
+                (words, false) => format!("{words} {name}"),
+            };
+            match then {
+                // Programs are named one by one, options by the shortest of their names.
+                MatchNode::Tree(below) if words.is_empty() => {
+                    names.iter().for_each(|name| self.note(below, name, default));
+                }
+                MatchNode::Tree(below) => {
+                    self.note(below, &whole(&names.join("|")), default);
+                }
+                MatchNode::Rule(rule) => {
+                    let is_option = names.iter().any(|name| name.starts_with('-'));
+                    let said: Vec<String> = match names.iter().min_by_key(|name| name.len()) {
+                        Some(shortest) if is_option => vec![whole(shortest)],
+                        _ => names.iter().map(|name| whole(name)).collect(),
+                    };
+                    said.into_iter().for_each(|words| self.add(words, rule, default));
+                }
+            }
+        }
+    }
+
+    fn add(
+        &mut self,
+        words: String,
+        PolicyRule { effect, sandbox, .. }: &PolicyRule,
+        default: &str,
+    ) {
+        let into = match effect {
+            Effect::Ask => &mut self.asked,
+            Effect::Deny => &mut self.denied,
+            Effect::Allow => {
+                let sandbox = sandbox.as_deref().unwrap_or(default);
+                let at = self.runs.iter().position(|(name, _)| name == sandbox);
+                let at = at.unwrap_or_else(|| {
+                    self.runs.push((sandbox.to_owned(), Vec::new()));
+                    self.runs.len() - 1
+                });
+                let Some((_, into)) = self.runs.get_mut(at) else { return };
+                into
+            }
+        };
+        if !into.contains(&words) {
+            into.push(words);
+        }
+    }
+
+    fn rows(self, (effect, sandbox): &(Effect, String)) -> Vec<(String, String)> {
+        let mut rows = Vec::new();
+        let others = self.runs.len().saturating_sub(MOST_SANDBOXES);
+        for (sandbox, programs) in self.runs.iter().take(MOST_SANDBOXES) {
+            rows.push((format!("runs in {sandbox}"), in_short(programs)));
+        }
+        if others > 0 {
+            let what =
+                format!("in {others} more {}", if others == 1 { "sandbox" } else { "sandboxes" });
+            rows.push(("runs elsewhere".to_owned(), what));
+        }
+        for (word, commands) in [("asks about", &self.asked), ("denies", &self.denied)] {
+            if !commands.is_empty() {
+                rows.push((word.to_owned(), in_short(commands)));
+            }
+        }
+        let rest = match effect {
+            Effect::Allow => "runs",
+            Effect::Ask => "is asked about, and runs",
+            Effect::Deny => "is denied",
+        };
+        let place = if *effect == Effect::Deny { String::new() } else { format!(" in {sandbox}") };
+        rows.push(("everything else".to_owned(), format!("{rest}{place}")));
+        rows
+    }
+}
+
+fn in_short(names: &[String]) -> String {
+    let shown: Vec<&str> = names.iter().take(MOST_NAMES).map(String::as_str).collect();
+    let shown = shown.join(", ");
+    match names.len().saturating_sub(MOST_NAMES) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}
