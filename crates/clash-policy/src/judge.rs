@@ -4,6 +4,7 @@
 //! longest matching key wins.
 
 use std::borrow::Cow;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use crate::action::FileUse;
@@ -36,23 +37,14 @@ pub(crate) fn is_caged(file: &FileUse, world: &JudgeContext<'_>) -> bool {
         || steers_agent(&path, &folded(&world.places.project, file.caseless))
 }
 
-/// What clash and its agents obey in any directory; `.claude` is looked at closer.
-const STEERING: [&str; 6] = [".clash", ".mcp.json", ".codex", ".gemini", ".qwen", ".factory"];
-
 /// True if a path below the project steers an agent or clash, at any depth: a nested
 /// repository has settings of its own. A worktree of the agent in `.claude/worktrees`
 /// is a project again.
 fn steers_agent(path: &Path, project: &Path) -> bool {
     let Ok(inside) = path.strip_prefix(project) else { return false };
-    let mut names = inside.components().map(|part| part.as_os_str()).peekable();
-    while let Some(name) = names.next() {
-        let own = STEERING.iter().any(|steering| name == *steering);
-        let settings = name == ".claude" && names.peek().is_none_or(|next| *next != "worktrees");
-        if own || settings {
-            return true;
-        }
-    }
-    false
+    let names: Vec<&OsStr> = inside.iter().collect();
+    (0..names.len())
+        .any(|at| names.get(at).is_some_and(|name| protect::is_caged(name, names.get(at + 1))))
 }
 
 /// The form of a path for comparisons: lower case on a volume that does not distinguish

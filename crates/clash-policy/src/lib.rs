@@ -26,6 +26,7 @@ pub mod rule;
 pub mod sandbox;
 pub mod span;
 pub mod steering;
+pub mod text;
 pub mod tool;
 pub mod witness;
 

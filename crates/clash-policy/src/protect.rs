@@ -29,6 +29,9 @@ pub struct PersistencePath<'a> {
     pub path: &'a str,
     pub why: &'static str,
     pub keep: KeepMode,
+    /// No file tool may change it, even if the policy or the user allows it: clash, or an
+    /// agent that it confines, reads its own settings from it. For example `.clash`.
+    pub caged: bool,
 }
 
 /// The changes that are refused for a persistence path.
@@ -80,6 +83,7 @@ pub fn entries(protect: &ProtectSettings) -> impl Iterator<Item = PersistencePat
         path,
         why: POLICY,
         keep: KeepMode::Always,
+        caged: false,
     });
     let excepts = |path: &str| protect.except.iter().any(|except| except == path);
     let repositories = excepts(REPOSITORY);
@@ -172,6 +176,15 @@ pub fn alike_below(protect: &ProtectSettings, one: &Path, other: &Path) -> bool 
                 one == other && !(one && entry.why == BY_GIT)
             })
         })
+}
+
+/// True if a name begins an entry that no file tool may change. `next` is the name
+/// behind it: `.claude/worktrees` is a project again.
+pub(crate) fn is_caged(name: &OsStr, next: Option<&&OsStr>) -> bool {
+    standard_may_begin(name.as_bytes())
+        && STANDARD
+            .iter()
+            .any(|entry| entry.caged && name == entry.path && !is_worktree(entry, next))
 }
 
 /// True if a path is in a directory of packages, where most of the list does not count.
@@ -287,6 +300,18 @@ mod tests {
                 assert!(!Path::new(entry.path).starts_with(other.path), "{}", entry.path);
             }
         }
+    }
+
+    #[test]
+    fn every_caged_entry_is_one_name_that_file_tools_may_not_change() {
+        let caged: Vec<&str> = STANDARD.iter().filter(|it| it.caged).map(|it| it.path).collect();
+        assert!(caged.contains(&".clash") && caged.contains(&".claude"));
+        for name in caged {
+            assert!(!name.contains(['/', '*']) && is_caged(OsStr::new(name), None), "{name}");
+        }
+        let next = OsStr::new("worktrees");
+        assert!(!is_caged(OsStr::new(".claude"), Some(&next)));
+        assert!(!is_caged(OsStr::new(".vscode"), None) && !is_caged(OsStr::new("src"), None));
     }
 
     #[test]

@@ -5,6 +5,8 @@ use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
+use clash_policy::text::is_default_ignorable;
+
 /// True if names in an existing directory ignore case.
 #[cfg(target_os = "linux")]
 pub fn folds_names(dir: &Path) -> bool {
@@ -58,7 +60,7 @@ pub(crate) fn folded(path: &Path) -> Option<PathBuf> {
         if is_short(name) {
             return None;
         }
-        let seen = name.chars().filter(|c| !is_ignored(*c));
+        let seen = name.chars().filter(|c| !is_default_ignorable(*c));
         let mut name: String = seen.flat_map(char::to_lowercase).map(plain).collect();
         // Some volumes ignore dots and spaces at the end.
         let end = name.trim_end_matches(['.', ' ']).len();
@@ -89,28 +91,6 @@ fn plain(c: char) -> String {
         'ﬅ' | 'ﬆ' => "st".into(),
         c => c.into(),
     }
-}
-
-/// Characters that case folding drops.
-fn is_ignored(c: char) -> bool {
-    matches!(
-        c,
-        '\u{ad}'
-            | '\u{34f}'
-            | '\u{61c}'
-            | '\u{115f}'..='\u{1160}'
-            | '\u{17b4}'..='\u{17b5}'
-            | '\u{180b}'..='\u{180f}'
-            | '\u{200b}'..='\u{200f}'
-            | '\u{202a}'..='\u{202e}'
-            | '\u{2060}'..='\u{206f}'
-            | '\u{3164}'
-            | '\u{fe00}'..='\u{fe0f}'
-            | '\u{feff}'
-            | '\u{ffa0}'
-            | '\u{1d173}'..='\u{1d17a}'
-            | '\u{e0000}'..='\u{e0fff}'
-    )
 }
 
 #[cfg(test)]

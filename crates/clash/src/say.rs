@@ -2,6 +2,7 @@
 //! prints the same facts at length.
 
 use clash_policy::decide::{Decision, DecisionCause, DecisionPart};
+use clash_policy::text::is_hidden;
 use clash_policy::{Effect, PolicySpan};
 
 use crate::dirs::Dirs;
@@ -139,27 +140,8 @@ pub(crate) fn brief(text: &str) -> String {
 /// The whole text on one line, with nothing in it that could steer a terminal: for
 /// messages of clash, whose remedy stands at their end.
 pub(crate) fn one_line(text: &str) -> String {
-    let plain = |c: char| if c.is_control() || is_invisible(c) { ' ' } else { c };
+    let plain = |c: char| if is_hidden(c) { ' ' } else { c };
     text.trim().chars().map(plain).collect()
-}
-
-/// A whole text to be looked at before it is trusted: whatever could hide or
-/// reorder a part of it is spelled out.
-pub(crate) fn in_full(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '\n' | '\t' => out.push(c),
-            c if c.is_control() || is_invisible(c) => out.extend(c.escape_unicode()),
-            c => out.push(c),
-        }
-    }
-    out
-}
-
-/// Characters that reorder or hide text around them.
-fn is_invisible(c: char) -> bool {
-    matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
 }
 
 #[cfg(test)]
@@ -169,7 +151,7 @@ mod tests {
     #[test]
     fn what_is_shown_cannot_steer_a_terminal() {
         assert_eq!(brief("ls\u{1b}[2J\n\u{202e}x"), "ls [2J  x");
-        assert_eq!(in_full("a\n\r\u{202e}b"), "a\n\\u{d}\\u{202e}b");
+        assert_eq!(brief("a\u{61c}\u{e0041}b"), "a  b");
         assert_eq!(brief(&"x".repeat(200)).chars().count(), 121);
     }
 }

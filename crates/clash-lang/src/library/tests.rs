@@ -3,6 +3,7 @@ use std::path::Path;
 
 use clash_policy::judge::judge;
 use clash_policy::path::NoLinks;
+use clash_policy::protect;
 use clash_policy::rule::{Layer, LayerKind};
 use clash_policy::{
     Effect, FileCaps, FileUse, JudgeContext, NetworkAccess, PolicyPlaces, Sandbox, WriteTarget,
@@ -258,4 +259,24 @@ fn a_home_as_a_workspace_keeps_what_other_projects_run() {
         assert!(!may(workspace, path, FileCaps::WRITE), "{path}");
         assert!(may(workspace, path, FileCaps::READ), "{path}");
     }
+}
+
+/// `git switch` writes the instructions and pipelines of the other branch. The list of
+/// the module must follow the one list of persistence paths.
+#[test]
+fn git_may_write_all_files_that_branches_carry() {
+    let listed = |path: &str| protect::STANDARD.iter().any(|entry| entry.path == path);
+    let layer = layer("git");
+    let excepting = layer.sandboxes.iter().filter(|it| !it.protect.except.is_empty());
+    let mut count = 0;
+    for sandbox in excepting.filter(|it| it.name.starts_with("git_")) {
+        count += 1;
+        for path in protect::carried_by_branches() {
+            assert!(sandbox.protect.except.iter().any(|it| it == path), "{path}");
+        }
+        for path in &sandbox.protect.except {
+            assert!(listed(path), "{path} is on no list");
+        }
+    }
+    assert!(count > 0);
 }

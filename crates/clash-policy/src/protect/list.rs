@@ -23,28 +23,33 @@ const BY_SHELL: &str = "a shell runs it on entering the directory or at login";
 const BY_TOOL: &str = "a build tool obeys it before it runs anything";
 
 const fn each(path: &'static str, why: &'static str) -> PersistencePath<'static> {
-    PersistencePath { path, why, keep: KeepMode::Always }
+    PersistencePath { path, why, keep: KeepMode::Always, caged: false }
 }
 
 const fn once(path: &'static str, why: &'static str) -> PersistencePath<'static> {
-    PersistencePath { path, why, keep: KeepMode::Existing }
+    PersistencePath { path, why, keep: KeepMode::Existing, caged: false }
 }
 
 const fn of_worktree(path: &'static str) -> PersistencePath<'static> {
-    PersistencePath { path, why: BY_GIT, keep: KeepMode::OfWorktree }
+    PersistencePath { path, why: BY_GIT, keep: KeepMode::OfWorktree, caged: false }
 }
 
 const fn with_directory(path: &'static str, why: &'static str) -> PersistencePath<'static> {
-    PersistencePath { path, why, keep: KeepMode::WithDirectory }
+    PersistencePath { path, why, keep: KeepMode::WithDirectory, caged: false }
 }
 
 const fn existing_name(path: &'static str, why: &'static str) -> PersistencePath<'static> {
-    PersistencePath { path, why, keep: KeepMode::ExistingName }
+    PersistencePath { path, why, keep: KeepMode::ExistingName, caged: false }
+}
+
+/// Settings of clash, and of agents that clash confines.
+const fn caged(path: &'static str) -> PersistencePath<'static> {
+    PersistencePath { path, why: BY_AGENT, keep: KeepMode::Always, caged: true }
 }
 
 /// A directory stands for everything in it.
 pub const STANDARD: &[PersistencePath<'static>] = &[
-    PersistencePath { path: REPOSITORY, why: BY_GIT, keep: KeepMode::Name },
+    PersistencePath { path: REPOSITORY, why: BY_GIT, keep: KeepMode::Name, caged: false },
     // Without these three git looks for a repository elsewhere. The monitor lets git
     // replace `HEAD` by a valid one.
     once(".git/HEAD", BY_GIT),
@@ -111,7 +116,12 @@ pub const STANDARD: &[PersistencePath<'static>] = &[
     each(".gclient", BY_VERSION_CONTROL),
     each(".west/config", BY_VERSION_CONTROL),
     // A file of this name has the path of the repository.
-    PersistencePath { path: ".jj/repo", why: BY_VERSION_CONTROL, keep: KeepMode::Directory },
+    PersistencePath {
+        path: ".jj/repo",
+        why: BY_VERSION_CONTROL,
+        keep: KeepMode::Directory,
+        caged: false,
+    },
     each(".vscode", BY_EDITOR),
     each("*.code-workspace", BY_EDITOR),
     each(".idea", BY_EDITOR),
@@ -175,13 +185,13 @@ pub const STANDARD: &[PersistencePath<'static>] = &[
     each(".ocamlinit", BY_PROMPT),
     each(".octaverc", BY_PROMPT),
     each(".psysh.php", BY_PROMPT),
-    each(".claude", BY_AGENT),
-    each(".clash", BY_AGENT),
-    each(".mcp.json", BY_AGENT),
-    each(".codex", BY_AGENT),
+    caged(".claude"),
+    caged(".clash"),
+    caged(".mcp.json"),
+    caged(".codex"),
     each(".cursor", BY_AGENT),
-    each(".gemini", BY_AGENT),
-    each(".qwen", BY_AGENT),
+    caged(".gemini"),
+    caged(".qwen"),
     each(".opencode", BY_AGENT),
     each("opencode.json", BY_AGENT),
     each("opencode.jsonc", BY_AGENT),
@@ -193,7 +203,7 @@ pub const STANDARD: &[PersistencePath<'static>] = &[
     each(".copilot", BY_AGENT),
     each(".continue", BY_AGENT),
     each(".roo", BY_AGENT),
-    each(".factory", BY_AGENT),
+    caged(".factory"),
     each(".aider.conf.yml", BY_AGENT),
     each(".srt-settings.json", BY_AGENT),
     each(".agents", BY_AGENT),

@@ -3,6 +3,8 @@
 
 use std::fmt::Write;
 
+use clash_policy::text::is_hidden;
+
 /// A Starlark string literal that reads back as exactly `text`.
 pub fn string_literal(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
@@ -33,14 +35,6 @@ pub fn one_line(text: &str) -> String {
         }
     }
     out
-}
-
-/// True for control characters and for characters that reorder or hide text.
-fn is_hidden(c: char) -> bool {
-    c.is_control()
-        || matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}')
-        || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}')
-        || matches!(c, '\u{e0000}'..='\u{e007f}')
 }
 
 fn escape(out: &mut String, c: char) {

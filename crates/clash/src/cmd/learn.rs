@@ -20,7 +20,7 @@ use crate::dirs::Dirs;
 use crate::in_force::PolicySandboxes;
 use crate::policy::LoadedPolicy;
 use crate::ui::{Failure, Out};
-use crate::{env, exit, launcher, say};
+use crate::{env, exit, launcher};
 
 /// Runs a command observed and proposes a sandbox for it.
 ///
@@ -82,7 +82,8 @@ impl Args {
                 Failure::new(format!("cannot write {}: {error}", file.display()))
             })?,
             None => {
-                let _ = std::io::stderr().write_all(say::in_full(&text).as_bytes());
+                let _ = std::io::stderr()
+                    .write_all(clash_policy::text::escape_hidden(&text).as_bytes());
             }
         }
         Ok(status(end))

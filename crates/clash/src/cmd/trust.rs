@@ -134,7 +134,7 @@ fn show(
                 text.lines().map(|line| format!("  {line}\n")).collect()
             }
         };
-        out.verbatim(say::in_full(&shown))?;
+        out.verbatim(clash_policy::text::escape_hidden(&shown))?;
     }
     gone.into_iter()
         .try_for_each(|source| out.line(format!("{} is gone\n", say::brief(&source.path))))?;

@@ -6,85 +6,17 @@
 //! work needs such names, so a watched command cannot make them. Names entirely in another
 //! script are fine, and existing names can be used.
 
+use clash_policy::text;
+
 /// True if a name looks different from its real content.
 pub(crate) fn misleads(name: &[u8]) -> bool {
     if name.iter().any(|byte| *byte < 0x20 || *byte == 0x7f) {
         return true;
     }
     // A terminal shows invalid UTF-8 as unreadable characters, which misleads no reader.
-    let Ok(text) = std::str::from_utf8(name) else { return false };
-    text.chars().any(is_invisible) || text.split(|c: char| !c.is_alphabetic()).any(is_mixed)
-}
-
-/// Control characters, characters that change the text direction, and invisible characters.
-/// Joiners are allowed: scripts and emoji need them.
-fn is_invisible(c: char) -> bool {
-    matches!(
-        c,
-        '\u{80}'..='\u{9f}'
-            | '\u{200b}'
-            | '\u{200e}' | '\u{200f}'
-            | '\u{202a}'..='\u{202e}'
-            | '\u{2060}'..='\u{2069}'
-            | '\u{feff}'
-            | '\u{e0000}'..='\u{e001f}'
-    )
-}
-
-/// A word with both Latin letters and Greek or Cyrillic letters that look like Latin ones.
-fn is_mixed(word: &str) -> bool {
-    let latin = word.chars().any(|c| c.is_ascii_alphabetic());
-    let twin = |c: char| {
-        matches!(
-            c,
-            'А' | 'В'
-                | 'Е'
-                | 'К'
-                | 'М'
-                | 'Н'
-                | 'О'
-                | 'Р'
-                | 'С'
-                | 'Т'
-                | 'Х'
-                | 'Ѕ'
-                | 'І'
-                | 'Ј'
-                | 'а'
-                | 'с'
-                | 'е'
-                | 'о'
-                | 'р'
-                | 'х'
-                | 'у'
-                | 'ѕ'
-                | 'і'
-                | 'ј'
-                | 'ԁ'
-                | 'ԛ'
-                | 'ԝ'
-                | 'Α'
-                | 'Β'
-                | 'Ε'
-                | 'Ζ'
-                | 'Η'
-                | 'Ι'
-                | 'Κ'
-                | 'Μ'
-                | 'Ν'
-                | 'Ο'
-                | 'Ρ'
-                | 'Τ'
-                | 'Υ'
-                | 'Χ'
-                | 'ο'
-                | 'ν'
-                | 'α'
-                | 'ι'
-                | 'ρ'
-        )
-    };
-    latin && word.chars().any(twin)
+    let Ok(name) = std::str::from_utf8(name) else { return false };
+    let hidden = |c: char| text::is_hidden(c) && !text::is_part_of_writing(c);
+    name.chars().any(hidden) || name.split(|c: char| !c.is_alphabetic()).any(text::mixes_lookalikes)
 }
 
 #[cfg(test)]
@@ -103,6 +35,9 @@ mod tests {
             "Μakefile",
             "package\u{200b}.json",
             "rm\u{2066}x",
+            "a\u{61c}b",
+            "a\u{2028}b",
+            "a\u{ad}b",
             "a\u{9b}b",
             "del\u{7f}",
         ] {
@@ -122,6 +57,8 @@ mod tests {
             "naïve café.txt",
             "👨\u{200d}👩\u{200d}👧.png",
             "क्षत्रिय\u{200d}.txt",
+            "heart\u{2764}\u{fe0f}.png",
+            "flag\u{1f3f4}\u{e0067}\u{e0062}\u{e0073}\u{e0063}\u{e0074}\u{e007f}.png",
             "with space and 'quotes'",
             "",
         ] {

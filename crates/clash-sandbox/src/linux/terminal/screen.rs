@@ -23,6 +23,8 @@
 //! between the command's first line and the cursor. A wrapped line counts as one, so a
 //! program that redraws several wrapped lines may be stopped early.
 
+use clash_policy::text::is_direction_override;
+
 /// Modes that a command may switch, and their default.
 const MODES: [(u16, bool); 13] = [
     (1, false),    // cursor keys
@@ -475,7 +477,7 @@ fn number(digits: &str) -> u32 {
 
 /// Eight-bit controls, and characters that reverse the direction of text.
 fn misleading(c: char) -> bool {
-    matches!(c, '\u{80}'..='\u{9f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    matches!(c, '\u{80}'..='\u{9f}') || is_direction_override(c)
 }
 
 #[cfg(test)]

@@ -11,7 +11,6 @@ use serde::{Deserialize, Serialize};
 use crate::cmd::unless_closed;
 use crate::dirs::{Dirs, write_private};
 use crate::replace_file::replace;
-use crate::say;
 use crate::ui::{Failure, Out, confirm};
 
 /// A file that is to hold another text. `None`: there is no such file.
@@ -58,7 +57,11 @@ impl Change {
     pub(in crate::cmd) fn diff(&self) -> String {
         let text = |text: &Option<String>| text.clone().unwrap_or_default();
         let name = self.file.display().to_string();
-        say::in_full(&clash_syntax::diff(&text(&self.before), &text(&self.after), &name))
+        clash_policy::text::escape_hidden(&clash_syntax::diff(
+            &text(&self.before),
+            &text(&self.after),
+            &name,
+        ))
     }
 
     fn apply(&self) -> io::Result<()> {

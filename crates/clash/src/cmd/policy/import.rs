@@ -17,7 +17,6 @@ use crate::cmd::{project, unless_closed};
 use crate::dirs::Dirs;
 use crate::exit;
 use crate::policy::PolicyFiles;
-use crate::say;
 use crate::ui::{Failure, Out, Tone};
 
 /// Prints the policy and everything that it does not say.
@@ -221,7 +220,7 @@ fn denies(policy: &str) -> Result<bool, Failure> {
 }
 
 fn text(out: &mut Out, import: &ImportedFile) -> std::io::Result<()> {
-    out.verbatim(say::in_full(&import.imported.source))?;
+    out.verbatim(clash_policy::text::escape_hidden(&import.imported.source))?;
     report(out, import)
 }
 
