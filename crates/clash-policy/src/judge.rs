@@ -456,14 +456,14 @@ mod tests {
     }
 
     #[test]
-    fn where_cases_are_one_the_rules_see_them_as_one() {
+    fn rules_ignore_case_on_volumes_that_do() {
         assert_eq!(judged("/home/u/app/SECRET/x", "r", false), Effect::Allow);
         assert_eq!(judged("/home/u/app/SECRET/x", "r", true), Effect::Deny);
         assert_eq!(judged("/home/u/APP/.Env", "r", true), Effect::Deny);
     }
 
     #[test]
-    fn an_expression_in_capitals_holds_where_cases_are_one() {
+    fn an_expression_in_capitals_holds_on_caseless_volumes() {
         use regex_automata::dfa::{StartKind, dense};
         let made = |pattern: &str| {
             let anchored = dense::Config::new().start_kind(StartKind::Anchored);
@@ -501,7 +501,7 @@ mod tests {
     }
 
     #[test]
-    fn a_persistence_path_is_for_a_person_to_decide() {
+    fn a_change_of_a_persistence_path_is_asked() {
         assert_eq!(effect("/home/u/app/.vscode/tasks.json", "c"), Effect::Ask);
         assert_eq!(effect("/home/u/app/sub/.git/hooks/pre-commit", "wc"), Effect::Ask);
         assert_eq!(effect("/home/u/app/.vscode/tasks.json", "r"), Effect::Allow);
@@ -523,7 +523,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_would_show_what_is_denied_below_its_end() {
+    fn a_link_must_not_show_a_denied_path_below_its_target() {
         let glob = |prefix: &str, pattern: &str| {
             let pattern = PathPattern::Glob { prefix: prefix.into(), pattern: pattern.into() };
             rule(pattern, Effect::Deny, "r")
@@ -553,7 +553,7 @@ mod tests {
     }
 
     #[test]
-    fn outside_every_key_the_default_holds_and_the_baseline_is_readable() {
+    fn the_default_holds_without_a_key_and_the_baseline_is_read() {
         assert_eq!(effect("/home/u/.ssh/id_ed25519", "r"), Effect::Ask);
         assert_eq!(effect("/home/u/app-evil/x", "r"), Effect::Ask);
         assert_eq!(effect("/usr/include/stdio.h", "r"), Effect::Allow);

@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn the_beginning_of_an_entry_is_known_wherever_it_stands() {
+    fn the_beginning_of_an_entry_is_found_at_any_depth() {
         let begins = |path: &str| {
             let always = |keep| keep == KeepMode::Always;
             begins(&ProtectSettings::default(), Path::new(path), always)
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn new_repositories_are_for_sandboxes_that_say_so() {
+    fn only_sandboxes_that_say_so_make_repositories() {
         assert_eq!(keeps("lib/.git", "c"), Some(".git"));
         assert_eq!(keeps("lib/.git", "w"), Some(".git"));
         let protect = ProtectSettings { except: vec![".git".into()], ..ProtectSettings::default() };
@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn directories_are_alike_when_nothing_of_the_list_has_begun() {
+    fn directories_are_alike_if_no_entry_has_begun() {
         let alike =
             |a: &str, b: &str| alike_below(&ProtectSettings::default(), a.as_ref(), b.as_ref());
         assert!(alike("a", "b/c") && alike("a/bin", "bin"));

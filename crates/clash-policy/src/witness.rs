@@ -474,7 +474,7 @@ mod tests {
     }
 
     #[test]
-    fn every_key_has_a_witness_and_one_that_goes_on() {
+    fn every_key_has_a_witness_with_and_without_more_words() {
         let force = branch(KeySubject::Option, literal("--force"), leaf());
         let push = branch(KeySubject::Word, literal("push"), MatchNode::Tree(vec![force]));
         let git = branch(KeySubject::Word, literal("git"), MatchNode::Tree(vec![push]));

@@ -1,5 +1,5 @@
-//! The decision engine against the specification: a slow and obvious evaluator,
-//! and what must hold for any policy.
+//! The decision engine against the specification, a slow and obvious evaluator, and
+//! properties of every policy.
 #![expect(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -102,7 +102,7 @@ proptest! {
     }
 }
 
-/// A policy as one would read it, for what a failing test prints.
+/// A policy as text, for the message of a failing test.
 fn shown(layers: &[Layer]) -> String {
     fn tree(branches: &[MatchBranch], above: &str, out: &mut String) {
         for MatchBranch { key, then } in branches {
@@ -128,7 +128,7 @@ fn shown(layers: &[Layer]) -> String {
     out
 }
 
-/// What each action comes to.
+/// The effect of each action.
 fn effects(layers: &[Layer], actions: &[Action]) -> Vec<Effect> {
     let image = image(layers);
     let ir = IrImage::open(&image, 7).unwrap();
@@ -159,7 +159,7 @@ fn insert(into: &mut Vec<MatchBranch>, branch: MatchBranch, way: &[Index]) {
     }
 }
 
-/// Without the order of a tuple's alternatives, which means nothing.
+/// The layers with sorted alternatives of tuples: their order has no meaning.
 fn unordered(layers: &[Layer]) -> Vec<Layer> {
     fn sort(branches: &mut [MatchBranch]) {
         for branch in branches {
@@ -220,7 +220,7 @@ proptest! {
     }
 
     #[test]
-    fn an_untrusted_project_never_permits_more_nor_chooses_the_sandbox(
+    fn an_untrusted_project_never_widens_nor_picks_the_sandbox(
         mut layers in policy(),
         untrusted in generate::layer(LayerKind::Project),
         actions in vec(action(), 20),
@@ -246,14 +246,14 @@ proptest! {
         }
     }
 
-    /// The shell may make any words, or none, of a word it decides.
+    /// The shell may turn an unknown word into any words, or none.
     #[test]
-    fn no_expansion_comes_to_a_stricter_rule_than_was_decided(
+    fn no_expansion_reaches_a_stricter_rule(
         mut layers in policy(),
         scripts in vec(vec(generate::command(), 1..3), 8),
         words in vec(vec(proptest::sample::select(vec!["git", "push", "a", "ls", "-f", "--force"]), 0..3), 6),
     ) {
-        // An allow that counts as ask is still no restriction anybody asked for.
+        // An untrusted allow counts as ask, which is no restriction of a rule.
         layers.iter_mut().for_each(|layer| layer.trusted = true);
         let image = image(&layers);
         let ir = IrImage::open(&image, 7).unwrap();
@@ -269,8 +269,8 @@ proptest! {
                 let expanded = script.replace("$X", &words).replace('*', &words);
                 // A list needs a command on both sides.
                 let expanded = format!("{expanded} ").replace("&&  &&", "&&");
-                // What a script runs beside its commands (an alias, a hook) is known
-                // only where they are.
+                // Other commands that a script runs (an alias, a hook) are found only
+                // with their arguments.
                 let count = |script: &str| clash_shell::find_commands(script).len();
                 if count(&expanded) != count(&script) {
                     continue;
@@ -288,14 +288,14 @@ proptest! {
     }
 
     #[test]
-    fn what_is_written_is_read_back(layers in policy()) {
+    fn an_image_reads_back_as_it_was_written(layers in policy()) {
         let image = image(&layers);
         let read = IrImage::open(&image, 7).unwrap().to_layers().unwrap();
         prop_assert_eq!(unordered(&read), unordered(&layers));
     }
 
     #[test]
-    fn damage_is_noticed_and_what_escapes_notice_ends_all_the_same(
+    fn damage_is_found_and_a_resealed_image_never_hangs(
         layers in policy(),
         damage in vec((any::<Index>(), any::<u8>()), 1..6),
         actions in vec(action(), 6),

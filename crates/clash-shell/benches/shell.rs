@@ -1,4 +1,4 @@
-//! How long the shell analysis takes, next to splitting the same text at blanks.
+//! The time of the shell analysis, compared with splitting the same text at blanks.
 
 #![expect(clippy::print_stdout, reason = "a benchmark shows its numbers")]
 
@@ -24,7 +24,7 @@ fn median(times: usize, mut work: impl FnMut()) -> Duration {
     all.get(times / 2).copied().unwrap_or_default()
 }
 
-/// As in the program that is shipped.
+/// The allocator of the released program.
 #[global_allocator]
 static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
 

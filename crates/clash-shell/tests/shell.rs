@@ -1,5 +1,4 @@
-//! The shell analysis as a whole: ways to hide a program, hostile texts, the
-//! table of programs.
+//! The whole shell analysis: hidden programs, hostile texts, the table of programs.
 
 use clash_shell::{NextWord, ShellCommand, ShellWord, next_significant, program_name};
 use proptest::prelude::*;
@@ -9,8 +8,8 @@ fn program(command: &ShellCommand) -> Option<&str> {
     word.rsplit('/').next()
 }
 
-/// Whether a rule that denies `git push` would apply, or the command is not
-/// known to be something else.
+/// True if a rule that denies `git push` would apply, or could apply to an unknown
+/// command.
 fn may_push(command: &ShellCommand) -> bool {
     if command.opaque.is_some() {
         return true;
@@ -25,8 +24,8 @@ fn may_push(command: &ShellCommand) -> bool {
     }
 }
 
-/// Forms in which another program pushes: it needs a rule of its own, and none
-/// of these is a shell's or git's.
+/// Programs that push in some of the forms. Each needs a rule of its own; none is a
+/// shell or git.
 const OTHERS: &[&str] = &["python3", "perl", "awk", "make", "node", "x.sh", "g", "test", "kill"];
 
 #[test]
@@ -94,8 +93,9 @@ fn builtins_are_inert_only_where_they_evaluate_nothing() {
     }
 }
 
-/// Bash runs `evil` in each of these: every one was tried. A file that is run by its
-/// path (`./x`, `bash x`) counts as seen: no rule about `evil` can look into a file.
+/// Bash runs `evil` in each of these scripts; each was tried. A script that is run by
+/// its path (`./x`, `bash x`) counts as seen: no rule about `evil` can look into a
+/// file.
 #[test]
 fn no_spelling_hides_a_command() {
     let scripts = include_str!("shell_evasions.txt");
@@ -122,7 +122,7 @@ fn a_nul_byte_and_a_very_long_script_are_opaque() {
 }
 
 #[test]
-fn functions_never_called_are_found_in_the_order_of_the_script() {
+fn uncalled_functions_are_found_in_the_order_of_the_script() {
     let names: Vec<String> = (0..40).map(|n| format!("program{}", n * 7 % 40)).collect();
     let script: String = names.iter().map(|n| format!("f_{n}() {{ {n}; }}\n")).collect();
     let found = clash_shell::find_commands(&script);
@@ -183,11 +183,11 @@ fn deep_nests_are_refused_and_do_not_overflow() {
     }
 }
 
-/// Sixteen times the text takes about sixteen times as long, and nowhere near the
-/// two hundred and fifty-six times of a quadratic analysis.
+/// Sixteen times the text takes about sixteen times as long, and not 256 times, as a
+/// quadratic analysis would.
 #[test]
 fn time_grows_with_the_length_and_no_faster() {
-    // Of this thread on a processor: what others do does not count.
+    // The processor time of this thread: other processes do not count.
     let spent = || -> u64 {
         let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
         stat.split(' ').next().unwrap().parse().unwrap()
@@ -248,7 +248,7 @@ fn time_grows_with_the_length_and_no_faster() {
     ] {
         let short = unit.repeat(2048 / unit.len() + 1);
         let long = unit.repeat(16 * (2048 / unit.len() + 1));
-        // Beneath a millisecond the clock says nothing.
+        // Below a millisecond the clock is too coarse.
         let (one, sixteen) = (cost(&short).max(1_000_000), cost(&long));
         assert!(sixteen < one * 80, "{unit:?}: {one} ns for one, {sixteen} ns for sixteen");
     }
@@ -273,7 +273,7 @@ fn words(text: &str) -> Vec<ShellWord> {
     text.split(' ').map(word).collect()
 }
 
-/// The subcommand each line has, or `?` where it is unsure, `-` where there is none.
+/// The subcommand of each line; `?` if it is unsure, `-` if there is none.
 #[test]
 fn the_table_finds_the_subcommand_of_each_program() {
     for (line, expected) in [
@@ -341,7 +341,7 @@ fn the_table_finds_the_subcommand_of_each_program() {
 }
 
 #[test]
-fn words_behind_the_subcommand_are_sure_only_without_unknown_options() {
+fn an_unknown_option_makes_later_words_unsure() {
     let sure = |line: &str, at| next_significant(&words(line), at);
     assert_eq!(sure("git push origin", 2), NextWord::Sure { index: 2 });
     assert_eq!(sure("git push --force origin", 2), NextWord::Unsure);
@@ -357,7 +357,7 @@ fn words_behind_the_subcommand_are_sure_only_without_unknown_options() {
 }
 
 #[test]
-fn a_program_is_known_by_name_only_where_an_administrator_put_it() {
+fn only_programs_of_the_system_are_known_by_name() {
     assert_eq!(program_name("git"), Some("git"));
     assert_eq!(program_name("/usr/bin/git"), Some("git"));
     for other in ["./git", "/tmp/git", "bin/git", "/home/me/bin/git", "/usr/bin/../../tmp/git"] {
@@ -401,14 +401,14 @@ proptest! {
     }
 
     #[test]
-    fn what_is_seen_alone_is_seen_in_front_and_behind(one in corpus(), two in corpus()) {
+    fn a_program_seen_alone_is_seen_in_a_longer_script(one in corpus(), two in corpus()) {
         let opaque = |found: &[ShellCommand]| found.iter().any(|c| c.opaque.is_some());
         let both = clash_shell::find_commands(&format!("{one}\n{two}"));
         let programs = |found: &[ShellCommand]| -> Vec<String> {
             found.iter().filter_map(|c| program(c).map(str::to_owned)).collect()
         };
-        // The second may be read otherwise behind the first (an alias, a
-        // function); the first may not.
+        // The first script may change the meaning of the second (an alias, a function),
+        // but not the other way round.
         for name in programs(&clash_shell::find_commands(one)) {
             prop_assert!(opaque(&both) || programs(&both).contains(&name), "{name}");
         }

@@ -1,11 +1,11 @@
 //! Scripts with the commands they run, as `shell_corpus.txt` lists them.
 //!
-//! A case is a script, a line of three dashes, and one line for each command;
-//! four equal signs end it. In a script `␍` stands for a carriage return. A
-//! line shows the words (`?`: any words, `x…`: one word that begins with x,
-//! `~/x`: in the home), `NAME=value`, files with their direction, `@` and the
-//! directory, and in brackets how it was reached. `!` is an opaque command, `=`
-//! a wrapper that needs no rule of its own, `*` runs code of the project.
+//! A case is a script, a line of three dashes, and one line for each command; four
+//! equal signs end it. In a script `␍` stands for a carriage return. A line shows the
+//! words (`?`: any words, `x…`: one word that begins with x, `~/x`: in the home),
+//! `NAME=value`, files with their direction, `@` and the directory, and in brackets the
+//! constructs around it. `!` is an opaque command, `=` a wrapper that needs no rule of
+//! its own, `*` runs code of the project.
 
 use clash_shell::{CommandDirectory, CommandPosition, RedirectionKind, ShellCommand, ShellWord};
 
@@ -101,7 +101,7 @@ fn every_script_of_the_corpus_gives_its_commands() {
         }
         written.push_str(&format!("{script}\n---\n{found}\n====\n"));
     }
-    // To write down what is found now, and read every change of it in the diff.
+    // Writes the present result, so that a diff shows every change.
     if std::env::var_os("CLASH_WRITE_CORPUS").is_some() {
         std::fs::write(path, written).unwrap();
     }

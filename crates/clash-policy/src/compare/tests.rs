@@ -27,7 +27,7 @@ fn shown(old: &Sandbox, new: &Sandbox) -> Vec<String> {
 }
 
 #[test]
-fn a_sandbox_is_compared_by_what_it_grants() {
+fn a_sandbox_is_compared_by_its_grants() {
     let old = Sandbox { fs: vec![rule("$PWD", Effect::Allow, "rwcdx")], ..Sandbox::named("s") };
     let other = Sandbox { doc: "words".into(), ..old.clone() };
     assert_eq!(shown(&old, &other), Vec::<String>::new());
@@ -107,7 +107,7 @@ fn tree() -> impl Strategy<Value = Vec<MatchBranch>> {
 fn branches(entries: Vec<(MatchKey, MatchNode)>) -> MatchNode {
     let mut tree: Vec<MatchBranch> = Vec::new();
     for (key, then) in entries {
-        // Behind whatever remains there is nothing more to match.
+        // No key can match behind `**`.
         let dead = key.patterns.contains(&KeyPattern::Any) && matches!(then, MatchNode::Tree(_));
         if !dead && tree.iter().all(|branch| branch.key != key) {
             tree.push(MatchBranch { key, then });
@@ -143,7 +143,7 @@ fn stack(tree: Vec<MatchBranch>) -> Vec<Layer> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
-    fn what_no_witness_shows_no_short_command_shows(old in tree(), new in tree()) {
+    fn witnesses_find_every_difference_of_short_commands(old in tree(), new in tree()) {
         let (old, new) = (stack(old), stack(new));
         let images = (ir::encode(&old, &[], 0), ir::encode(&new, &[], 0));
         let (before, after) = (IrImage::open(&images.0, 0).unwrap(), IrImage::open(&images.1, 0).unwrap());

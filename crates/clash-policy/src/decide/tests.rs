@@ -109,7 +109,7 @@ fn policy() -> Vec<Layer> {
 }
 
 #[test]
-fn the_most_specific_rule_decides_and_a_dead_branch_is_passed_over() {
+fn the_most_specific_rule_decides_and_dead_ends_are_skipped() {
     let p = policy();
     let git = Some("git".to_owned());
     assert_eq!(bash(&p, "git push --force origin main").0, Effect::Deny);
@@ -303,7 +303,7 @@ fn policies_are_independent_and_the_strictest_holds() {
 }
 
 #[test]
-fn an_option_below_whatever_remains_is_looked_for_everywhere() {
+fn an_option_below_any_word_is_searched_everywhere() {
     let layers = user(bash_tree(vec![tree(
         KeySubject::Word,
         &["git"],
@@ -348,7 +348,7 @@ fn the_end_of_a_command_is_a_key() {
 }
 
 #[test]
-fn something_more_specific_and_certain_leaves_no_doubt_about_the_rest() {
+fn a_certain_more_specific_rule_ends_all_doubt() {
     let layers = user(bash_tree(vec![
         leaf(KeySubject::Word, &["pytest"], Effect::Allow, None),
         leaf(KeySubject::Word, &["py*"], Effect::Deny, None),
@@ -358,7 +358,7 @@ fn something_more_specific_and_certain_leaves_no_doubt_about_the_rest() {
 }
 
 #[test]
-fn modes_may_stand_below_a_tool() {
+fn modes_can_be_keys_below_a_tool() {
     let layers = user(bash_tree(vec![
         leaf(KeySubject::Mode, &["plan"], Effect::Deny, None),
         leaf(KeySubject::Word, &["make"], Effect::Allow, None),
@@ -406,7 +406,7 @@ fn of_several_paths_the_strictest_answer_holds() {
 }
 
 #[test]
-fn fields_of_a_tool_are_keys_and_a_list_is_refused_for_one_element() {
+fn one_denied_element_of_a_list_denies_the_tool_call() {
     let below = vec![tree(
         KeySubject::Field,
         &["db.name"],
@@ -453,7 +453,7 @@ fn a_host_is_judged_by_a_sandbox_that_the_rule_names() {
 }
 
 #[test]
-fn what_is_said_about_every_command_is_about_programs() {
+fn rules_about_every_command_count_for_programs_only() {
     let layers = user(bash_tree(vec![
         leaf(KeySubject::Word, &["cargo"], Effect::Allow, None),
         leaf(KeySubject::Word, &["**"], Effect::Deny, None),
@@ -466,7 +466,7 @@ fn what_is_said_about_every_command_is_about_programs() {
 }
 
 #[test]
-fn the_default_may_have_a_sandbox_and_the_harness_may_be_switched_off() {
+fn the_default_has_a_sandbox_and_built_in_rules_can_be_off() {
     let mut top = layer(LayerKind::User, vec![]);
     top.settings.default = Some(rule(Effect::Allow, Some("rust")));
     assert_eq!(bash(&[top.clone(), built_in()], "x"), (Effect::Allow, Some("rust".to_owned())));
@@ -479,7 +479,7 @@ fn the_default_may_have_a_sandbox_and_the_harness_may_be_switched_off() {
 }
 
 #[test]
-fn what_had_to_give_way_is_told() {
+fn overruled_rules_are_reported() {
     let make = |effect| bash_tree(vec![leaf(KeySubject::Word, &["make"], effect, None)]);
     let layers = [
         layer(LayerKind::Managed, make(Effect::Ask)),
@@ -493,8 +493,8 @@ fn what_had_to_give_way_is_told() {
     assert_eq!(told, [(LayerKind::Managed, Effect::Ask), (LayerKind::Project, Effect::Allow)]);
 }
 
-/// The shell decides whether the session's rule is the one; if it is not, the
-/// user's deny holds.
+/// The shell decides if the rule of the session matches. If it does not, the deny of
+/// the user holds.
 #[test]
 fn a_rule_that_may_not_apply_lifts_nothing() {
     let bash = |kind, words: &[&str], effect| {
@@ -530,7 +530,7 @@ fn an_untrusted_project_leaves_the_sandbox_of_the_default() {
 }
 
 #[test]
-fn every_field_of_an_input_has_its_say() {
+fn every_field_of_an_input_is_decided() {
     let values = || {
         vec![
             leaf(KeySubject::Value, &["*secret*"], Effect::Deny, None),
@@ -559,7 +559,7 @@ fn every_field_of_an_input_has_its_say() {
 }
 
 #[test]
-fn an_option_may_be_bundled_or_abbreviated_in_front_of_what_the_shell_decides() {
+fn bundled_and_abbreviated_options_match_partial_words() {
     let push = vec![
         leaf(KeySubject::Option, &["-f", "--force-with-lease"], Effect::Deny, None),
         leaf(KeySubject::Word, &["**"], Effect::Allow, None),
@@ -575,8 +575,8 @@ fn an_option_may_be_bundled_or_abbreviated_in_front_of_what_the_shell_decides() 
     assert_eq!(bash(&layers, r#"git push "--dry$X""#).0, Effect::Allow);
 }
 
-/// Each option may or may not take the word behind it, so there are more ways to
-/// read this than can be tried.
+/// Each option may or may not take the word behind it, so there are too many readings
+/// to try.
 #[test]
 fn a_command_with_very_many_readings_is_refused_in_time() {
     let mut below = leaf(KeySubject::Word, &["z*"], Effect::Deny, None);
@@ -601,7 +601,7 @@ fn a_command_with_very_many_readings_is_refused_in_time() {
     assert_eq!(decided.err(), Some(DecideError::TooManyReadings));
 }
 
-/// Behind so many options that they are not all looked at, any word may be meant.
+/// Behind more options than the look-ahead, any word may come next.
 #[test]
 fn no_number_of_options_hides_a_word() {
     let push = || {
@@ -618,9 +618,9 @@ fn no_number_of_options_hides_a_word() {
     }
 }
 
-/// It may be an option itself, and then the word behind it is the one.
+/// The unknown word may be an option, and then the word behind it is the next key.
 #[test]
-fn a_quoted_word_of_which_nothing_is_known_does_not_stand_for_the_next_key() {
+fn an_unknown_quoted_word_may_be_an_option() {
     let push = vec![tree(
         KeySubject::Word,
         &["push"],
@@ -631,7 +631,7 @@ fn a_quoted_word_of_which_nothing_is_known_does_not_stand_for_the_next_key() {
     assert_eq!(bash(&layers, r#"git "--no$X" push x"#).0, Effect::Deny);
 }
 
-/// What the shell decides behind an option may be its value.
+/// An unknown word behind an option may be its value.
 #[test]
 fn the_word_behind_an_options_value_counts() {
     let below = vec![
@@ -646,9 +646,9 @@ fn the_word_behind_an_options_value_counts() {
     assert_eq!(bash(&layers, r#"tool "p$X" delete"#).0, Effect::Allow);
 }
 
-/// A word that may become many may take the place of what is written behind it.
+/// An unknown word may become many words, and the command may end with them.
 #[test]
-fn a_command_may_end_behind_a_word_that_the_shell_decides() {
+fn a_command_may_end_behind_an_unknown_word() {
     let end = vec![
         tree(KeySubject::Word, &["b"], vec![leaf(KeySubject::End, &[""], Effect::Deny, None)]),
         leaf(KeySubject::Word, &["**"], Effect::Allow, None),

@@ -33,7 +33,7 @@ fn grants(path: &str, net: NetworkAccess) -> Sandbox {
     Sandbox { fs: vec![rule], net, ..Sandbox::named("x") }
 }
 
-/// What steers the last command of a script.
+/// Why the last command of a script is steered.
 fn last(script: &str, widening: SandboxWidening, named: &[&str]) -> Option<String> {
     let named: Vec<String> = named.iter().map(|it| (*it).to_owned()).collect();
     let commands = find_commands(script);
@@ -76,7 +76,7 @@ fn a_sandbox_widens_by_network_or_by_credentials() {
 }
 
 #[test]
-fn variables_in_a_script_steer_what_reads_credentials() {
+fn variables_steer_programs_that_read_credentials() {
     for script in [
         "GIT_DIR=x git fetch",
         "HOME=x git fetch",
@@ -107,7 +107,7 @@ fn variables_in_a_script_steer_what_reads_credentials() {
         let found = |command: &ShellCommand| {
             in_world(|world| steered(command, SandboxWidening::Credentials, &[], world))
         };
-        // What an opaque command runs is not known anyway.
+        // An opaque command needs a decision anyway.
         let all = find_commands(script);
         let caught = all.iter().any(|command| found(command).is_some() || command.opaque.is_some());
         assert!(caught, "{script}");
@@ -161,7 +161,7 @@ fn everyday_commands_are_not_steered() {
 }
 
 #[test]
-fn a_replaced_toolchain_steers_where_there_is_a_network() {
+fn a_replaced_toolchain_steers_if_there_is_a_network() {
     for script in [
         "RUSTC=./evil cargo fetch",
         "RUSTC_WRAPPER=./evil cargo build",
@@ -214,14 +214,14 @@ fn options_that_name_settings_or_programs_steer() {
 }
 
 #[test]
-fn a_rule_that_names_the_option_takes_it_on() {
+fn an_option_that_the_rule_names_does_not_steer() {
     let named = &["Bash", "git", "--git-dir"];
     assert_eq!(last("git --git-dir=x fetch", SandboxWidening::Credentials, named), None);
     assert!(last("git --work-tree=x fetch", SandboxWidening::Credentials, named).is_some());
 }
 
 #[test]
-fn a_directory_that_is_not_known_steers_git() {
+fn an_unknown_directory_steers_git() {
     for script in ["cd $X && git fetch", "cd x; git fetch", "cd - && gh pr list"] {
         assert!(last(script, SandboxWidening::Credentials, &[]).is_some(), "{script}");
     }

@@ -1,4 +1,4 @@
-//! What a sandbox says about a path or a host.
+//! The answer of a sandbox about a path or a host.
 
 use clash_policy::judge::JudgeContext;
 use clash_policy::net::{HostPattern, NetworkAccess};
@@ -7,10 +7,10 @@ use clash_policy::sandbox::{PathPattern, Sandbox, WriteTarget};
 use clash_policy::{Effect, FileCaps, FileUse};
 
 pub(crate) struct Close {
-    /// Greater is closer: 2 for the path itself, 1 for a pattern, 0 for a
-    /// directory around it; then the length.
+    /// Greater is closer: 2 for the path itself, 1 for a pattern, 0 for a directory
+    /// above it; then the length.
     pub(crate) rank: (u8, usize),
-    /// Only a directory around the file matches.
+    /// Only a directory above the file matches.
     pub(crate) above: bool,
 }
 
@@ -34,7 +34,7 @@ pub(crate) fn close(
         path.strip_prefix(&base)?.strip_prefix('/')?
     };
     let here = |kind, length| Some(Close { rank: (kind, length), above: false });
-    // The file's own name below the fixed part, then the directories around it.
+    // The name of the file below the fixed part, then the directories above it.
     let names: Vec<&str> = inside.split('/').collect();
     let tails = || (1..=names.len()).rev().map(|count| names[..count].join("/"));
     let by_name = |text: &str, is: &dyn Fn(&str) -> bool| {
@@ -60,7 +60,7 @@ pub(crate) fn close(
             if !file.caseless {
                 return is(&whole);
             }
-            // Whatever the spelling: as it stands there, or in one case.
+            // In every spelling: as written, or in one case.
             let end = base.trim_end_matches('/').len() + 1 + tail.len();
             let spelled = &file.path.to_str().unwrap()[..end.min(path.len())];
             let spelled = &spelled[spelled.len().saturating_sub(whole.len())..];
@@ -69,9 +69,9 @@ pub(crate) fn close(
     }
 }
 
-/// The closest key per capability, the stricter of two as close; what a
-/// directory allows by pattern is not allowed below it. The strictest answer of
-/// all capabilities.
+/// The closest key for each capability, and the stricter of two equally close ones. A
+/// pattern that allows a directory does not allow the paths below it. The result is the
+/// strictest answer of all capabilities.
 pub(crate) fn judge(
     sandbox: &Sandbox,
     file: &FileUse,
@@ -92,7 +92,7 @@ pub(crate) fn judge(
         answers.push(match keys.into_iter().max() {
             Some((_, effect, std::cmp::Reverse(at))) => {
                 let rule = &sandbox.fs[at];
-                // No tool of the agent changes a cache that others share.
+                // No tool of the agent changes a shared cache.
                 let shared =
                     rule.writes == WriteTarget::Project && cap.intersects(FileCaps::CHANGE);
                 (if shared { effect.max(Effect::Ask) } else { effect }, Some(rule.span.line))
@@ -103,7 +103,7 @@ pub(crate) fn judge(
     }
     let strictest = answers.iter().map(|(effect, _)| *effect).max().unwrap_or(Effect::Allow);
     let equal = || answers.iter().filter(|(effect, _)| *effect == strictest);
-    // A rule rather than the default, to have something to point at.
+    // Prefers a rule to the default, because a rule has a place to show.
     let named = equal().find(|(_, rule)| rule.is_some());
     named.or(equal().next()).copied().unwrap_or((Effect::Allow, None))
 }
@@ -136,7 +136,7 @@ pub(crate) fn host(sandbox: &Sandbox, host: &str, port: u16) -> (Effect, Option<
     (if sandbox.unrestricted { Effect::Allow } else { effect }, rule)
 }
 
-/// Whether the file is clash's own, or steers an agent from inside the project.
+/// True if the file belongs to clash, or steers an agent from inside the project.
 pub(crate) fn is_caged(file: &FileUse, world: &JudgeContext<'_>) -> bool {
     let path = fold(file.path.to_str().unwrap(), file.caseless);
     let below = |base: &str| {

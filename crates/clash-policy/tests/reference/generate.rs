@@ -193,7 +193,7 @@ fn value_key() -> BoxedStrategy<MatchKey> {
     .boxed()
 }
 
-/// What may stand below a key, as deep as is left.
+/// A subtree that may be below a key, up to the remaining depth.
 fn below(key: &MatchKey, depth: u32, at: Below) -> BoxedStrategy<MatchNode> {
     let leaf = rule().prop_map(MatchNode::Rule).boxed();
     let next = match (key.subject, at) {
@@ -223,7 +223,7 @@ fn tree(depth: u32, at: Below, size: std::ops::Range<usize>) -> BoxedStrategy<Ve
     vec(branch(depth, at), size).boxed()
 }
 
-/// One key with what is below it.
+/// One key with its subtree.
 pub(crate) fn branch(depth: u32, at: Below) -> BoxedStrategy<MatchBranch> {
     let key = match at {
         Below::Top => return top_branch(depth),
@@ -430,7 +430,7 @@ pub(crate) fn each_rule(branches: &mut [MatchBranch], to: &mut impl FnMut(&mut P
     }
 }
 
-/// Words the shell leaves as they are, and some it decides.
+/// Known and unknown words.
 pub(crate) fn command() -> impl Strategy<Value = String> {
     const PROGRAMS: &[&str] = &[
         "git",

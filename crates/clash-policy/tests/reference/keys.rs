@@ -7,27 +7,27 @@ use clash_shell::{CommandDirectory, NextWord, ShellWord, next_significant};
 use super::Thing;
 use super::files;
 
-/// How far the keys above have come.
+/// The progress of the keys above.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct State {
-    /// Words used up.
+    /// The number of words that the keys above have matched.
     used: usize,
-    /// Where the options that may still be named begin.
+    /// The index at which the remaining options begin.
     options: usize,
-    /// The shell decides what comes before, and it may be any number of words.
+    /// An unknown word comes before, and may be any number of words.
     wild: bool,
     field: Option<usize>,
 }
 
-/// Smaller is more specific: the kind of key, how long it is (twice, for hosts
-/// and paths), whether it is one of several, its place in the source, and the
-/// place of the word it matches.
+/// Smaller is more specific: the kind of key, its length (twice, for hosts and paths),
+/// 1 for one of several alternatives, its index in the source, and the index of the
+/// word it matches.
 pub(crate) type Rank = (u8, i64, i64, u8, usize, usize);
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Step {
     pub(crate) rank: Rank,
-    /// Which alternative of the key.
+    /// The index of the alternative.
     pub(crate) key: usize,
     pub(crate) sure: bool,
     /// The field of the input it names.
@@ -133,7 +133,7 @@ fn text(pattern: &KeyPattern, text: Option<&str>, state: State) -> Ways {
     text.filter(|text| is(pattern, text)).map(|_| (true, state)).into_iter().collect()
 }
 
-/// Words of the command; none for what is no command or cannot be looked into.
+/// The words of the command; `None` for an opaque command and for other tools.
 fn words<'a>(thing: Thing<'a>) -> Option<&'a [ShellWord]> {
     match thing.command {
         Some(command) if command.opaque.is_some() => None,
@@ -142,8 +142,8 @@ fn words<'a>(thing: Thing<'a>) -> Option<&'a [ShellWord]> {
     }
 }
 
-/// The next significant word. Behind an option it may be the option's value, and
-/// then the one after it is meant.
+/// The next significant word. Behind an option it may be the value of the option; then
+/// the next word is the one after it.
 fn word(pattern: &KeyPattern, state: State, thing: Thing<'_>) -> Ways {
     if *pattern == KeyPattern::Any {
         let all = thing.command.map_or(0, |command| command.words.len());
@@ -195,10 +195,10 @@ fn possible(pattern: &KeyPattern, words: &[ShellWord], state: State) -> Ways {
             _ => None,
         };
         let Some(text) = known else {
-            // Any word that begins like this. It may be an option, or none or many
-            // words, and then what follows is meant.
+            // An unknown word with this prefix. It may be an option, or none or many
+            // words; then a later word may match.
             let could = match pattern {
-                // Or it is the option's value.
+                // It may be the value of the option.
                 _ if may_be_value => true,
                 KeyPattern::Literal(literal) if matches!(word, ShellWord::Home(_)) => {
                     literal.starts_with('/')
@@ -255,7 +255,7 @@ fn option(pattern: &KeyPattern, state: State, thing: Thing<'_>) -> Ways {
                         forms.extend(word.chars().skip(1).map(|letter| format!("-{letter}")));
                     }
                     let named = forms.iter().any(|form| is(pattern, form));
-                    // Behind `--` it is an operand for programs that keep the custom.
+                    // Behind `--` it is an operand for most programs.
                     sure |= named && !ended;
                     possible |= named || forms.iter().any(|form| abbreviates(form));
                 }
@@ -275,14 +275,14 @@ fn option(pattern: &KeyPattern, state: State, thing: Thing<'_>) -> Ways {
             ShellWord::Unknown => possible = true,
         }
     }
-    // Behind a word that may be many, the option may stand before what is meant.
+    // Behind an unknown word, the option may come before the matched words.
     if sure || possible { vec![(sure && !state.wild, state)] } else { Vec::new() }
 }
 
 fn end(state: State, thing: Thing<'_>) -> Ways {
     let Some(words) = words(thing) else { return Vec::new() };
     let rest = words.get(state.used..).unwrap_or_default();
-    // Behind a word that may be many, the rest may have been meant before.
+    // Behind an unknown word, the rest may be part of it.
     if !state.wild && rest.iter().any(|word| word.known().is_some()) {
         return Vec::new();
     }

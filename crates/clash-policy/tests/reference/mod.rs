@@ -1,7 +1,7 @@
-//! What the specification says, done the slow and obvious way: every rule of
-//! every tree is looked at, with every reading of the words. Works on the owned
-//! policy and shares nothing with the engine but the analysis of scripts, the
-//! text matchers and the filling in of variables.
+//! The specification as a slow and obvious evaluator: it looks at every rule of every
+//! tree, with every reading of the words. Works on the owned policy and shares nothing
+//! with the engine but the analysis of scripts, the text matchers and the filling in of
+//! variables.
 //!
 //! Not covered: files that redirections open, commands run elsewhere, and commands
 //! that an agent can steer.
@@ -18,7 +18,7 @@ use clash_policy::sandbox::Sandbox;
 use clash_policy::{Action, Effect, FileCaps, FileUse, InputField, ToolInput};
 use clash_shell::ShellCommand;
 
-/// What is decided about, in one piece.
+/// One thing to decide: a command, path, host or tool input.
 #[derive(Clone, Copy)]
 pub(crate) struct Thing<'a> {
     pub(crate) action: &'a Action,
@@ -43,7 +43,7 @@ pub(crate) struct Part {
     pub(crate) effect: Effect,
     pub(crate) sandbox: Option<String>,
     pub(crate) why: Why,
-    /// What the sandbox says about the path or host, by the line of its rule.
+    /// The answer of the sandbox about the path or host, and the line of its rule.
     pub(crate) judged: Option<(Effect, Option<u32>)>,
 }
 
@@ -100,7 +100,7 @@ fn together(mut parts: Vec<Part>, one_room: bool) -> Outcome {
     Outcome { effect, sandbox, conflict, parts }
 }
 
-/// A rule that applies, as it counts among the layers.
+/// A matching rule with its layer.
 #[derive(Clone, Copy)]
 struct Claim<'a> {
     kind: LayerKind,
@@ -116,8 +116,7 @@ impl Claim<'_> {
 
 struct Policy<'a> {
     layers: Vec<&'a Layer>,
-    /// The rule that holds where none matches, and how strict it is made by
-    /// layers that can only tighten.
+    /// The default rule, and the effect after layers that can only tighten.
     default: (&'a PolicyRule, Effect),
     default_sandbox: &'a str,
     all: &'a [Layer],
@@ -172,7 +171,7 @@ impl<'a> Policy<'a> {
             let beside = needs_none(command) && !nothing_else;
             let nothing = if needs_none(command) { Effect::Allow } else { self.default.1 };
             parts.push(match self.rule(thing, beside, nothing) {
-                // It runs in the room of what it stands beside.
+                // It runs in the sandbox of the other commands of the script.
                 Some((part, false)) if beside => Part { sandbox: None, ..part },
                 Some((part, _)) => part,
                 None if needs_none(command) => {
@@ -204,8 +203,8 @@ impl<'a> Policy<'a> {
         self.rule(thing, false, self.default.1).unwrap_or_else(|| self.by_default())
     }
 
-    /// The strictest answer in all the worlds that the shell may make of it: in
-    /// each, every layer says what is certain or what is possible instead.
+    /// The strictest answer of all outcomes. In each outcome, every layer gives its
+    /// certain rule or its possible rule.
     fn rule(&self, thing: Thing<'_>, named_only: bool, nothing: Effect) -> Option<(Part, bool)> {
         let said = |trusted| -> Vec<[Option<Claim<'a>>; 2]> {
             let layers = self.layers.iter().filter(move |layer| layer.trusted == trusted);
@@ -235,14 +234,14 @@ impl<'a> Policy<'a> {
             let Some(answer) = self.prevailing(&claims) else { continue };
             let stricter = match &strictest {
                 Some((known, _)) => answer.0.effect > known.effect,
-                // Where the first world has no answer, the default holds there.
+                // If the first outcome has no rule, the default holds in it.
                 None => world == 0 || answer.0.effect >= nothing,
             };
             if stricter {
                 strictest = Some(answer);
             }
         }
-        // What came with the repository can only tighten, and has no sandbox.
+        // An untrusted layer can only tighten, and gives no sandbox.
         for claim in untrusted.into_iter().flatten().flatten() {
             let known = strictest.as_ref().map(|(part, _)| part.effect);
             if known.map_or(claim.effect() >= nothing, |known| claim.effect() > known) {
@@ -254,9 +253,9 @@ impl<'a> Policy<'a> {
         strictest
     }
 
-    /// Managed denies and asks cannot be relaxed; then the session; then a deny of
-    /// the user; then the project, the user, the built-in rules; then what a
-    /// managed policy allows.
+    /// Managed denies and asks cannot be relaxed; then the session; then a deny of the
+    /// user; then the project, the user, the built-in rules; then an allow of a managed
+    /// policy.
     fn prevailing(&self, claims: &[Claim<'a>]) -> Option<(Part, bool)> {
         let of = |kind| claims.iter().find(move |claim| claim.kind == kind);
         let user_deny = of(LayerKind::User).filter(|claim| claim.rule.effect == Effect::Deny);
@@ -282,7 +281,7 @@ impl<'a> Policy<'a> {
     }
 }
 
-/// What a layer certainly says, and what it may say instead if that is stricter.
+/// The certain rule of a layer, and a stricter rule that may apply instead.
 fn layer_says<'a>(
     layer: &'a Layer,
     thing: Thing<'_>,
@@ -291,8 +290,8 @@ fn layer_says<'a>(
     let (mut certain, mut possible) = (Vec::new(), Vec::new());
     for group in &layer.groups {
         for subject in [KeySubject::Tool, KeySubject::Mode, KeySubject::Agent] {
-            // The most specific decide; what is less specific than a reading that
-            // decides wherever it applies, does not count.
+            // The most specific readings decide. A reading does not count if a more
+            // specific one applies whenever it does.
             let mut counting: Vec<Reading<'a>> = Vec::new();
             for reading in readings(&group.branches, subject, thing, named_only) {
                 if !counting.iter().any(|earlier| earlier.leaves_no(&reading)) {
@@ -331,9 +330,9 @@ impl Reading<'_> {
         self.steps.iter().all(|step| step.sure)
     }
 
-    /// Whether this more specific reading is certain wherever the other one is
-    /// possible: what is uncertain about it, they have in common. Keys about two
-    /// fields are about different things, and neither stands in for the other.
+    /// True if this more specific reading is certain whenever the other one is
+    /// possible: all its doubtful steps are common to both. Keys about two fields do
+    /// not replace each other.
     fn leaves_no(&self, other: &Self) -> bool {
         let common = self.steps.iter().zip(&other.steps).take_while(|(a, b)| a == b).count();
         let field = |reading: &Self| reading.steps.get(common).and_then(|step| step.field);
