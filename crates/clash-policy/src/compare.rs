@@ -121,17 +121,17 @@ pub enum ComparedGrant {
 pub fn compare(
     old: (IrImage<'_>, &[Layer]),
     new: (IrImage<'_>, &[Layer]),
-    world: &JudgeContext<'_>,
+    context: &JudgeContext<'_>,
 ) -> Result<PolicyComparison, DecideError> {
-    let (witnesses, complete) = witness::actions(old.1.iter().chain(new.1), world.places);
+    let (witnesses, complete) = witness::actions(old.1.iter().chain(new.1), context.places);
     let mut known = ComparedSandboxes::default();
     let mut actions = Vec::new();
     for witness in witnesses {
-        let before = decide(old.0, &witness.action, world)?;
-        let after = decide(new.0, &witness.action, world)?;
+        let before = decide(old.0, &witness.action, context)?;
+        let after = decide(new.0, &witness.action, context)?;
         let change = match RightsChange::between(before.effect as u8, after.effect as u8) {
             Some(change) => Some(change),
-            None => known.change_of_room(&witness, &before, &after, world)?,
+            None => known.change_of_room(&witness, &before, &after, context)?,
         };
         if let Some(change) = change {
             let (old, new) = (outcome(&witness, &before), outcome(&witness, &after));
@@ -142,7 +142,7 @@ pub fn compare(
     let named = nameable(new.1);
     for before in nameable(old.1) {
         let Some(after) = named.iter().find(|after| after.name == before.name) else { continue };
-        let grants = grants(before, after, world)?;
+        let grants = grants(before, after, context)?;
         if !grants.is_empty() {
             let (name, place) = (after.name.clone(), after.span.clone());
             sandboxes.push(SandboxChange { name, place, grants });
@@ -200,7 +200,7 @@ impl ComparedSandboxes {
         witness: &PolicyWitness,
         before: &Decision,
         after: &Decision,
-        world: &JudgeContext<'_>,
+        context: &JudgeContext<'_>,
     ) -> Result<Option<RightsChange>, DecideError> {
         let (Some(old), Some(new)) = (room(witness, before), room(witness, after)) else {
             return Ok(None);
@@ -211,7 +211,7 @@ impl ComparedSandboxes {
         if let Some((_, _, change)) = self.0.iter().find(|(a, b, _)| a == old && b == new) {
             return Ok(*change);
         }
-        let changes = grants(old, new, world)?;
+        let changes = grants(old, new, context)?;
         let has = |wanted| changes.iter().any(|grant| grant.change == wanted);
         let change = match (has(RightsChange::More), has(RightsChange::Less)) {
             (true, true) => Some(RightsChange::Different),
@@ -228,7 +228,7 @@ impl ComparedSandboxes {
 pub fn grants(
     old: &Sandbox,
     new: &Sandbox,
-    world: &JudgeContext<'_>,
+    context: &JudgeContext<'_>,
 ) -> Result<Vec<GrantChange>, DecideError> {
     if old.unrestricted || new.unrestricted {
         let word = |sandbox: &Sandbox| if sandbox.unrestricted { "none" } else { "confined" };
@@ -245,7 +245,7 @@ pub fn grants(
             changes.push(GrantChange { change, what, old: old.word(), new: new.word() });
         }
     };
-    paths(old, new, world, &mut note)?;
+    paths(old, new, context, &mut note)?;
     for (host, port) in witness::hosts(&[old, new]) {
         let held = |sandbox: &Sandbox| GrantStrictness::from(sandbox.net.judge(&host, port).0);
         note(ComparedGrant::Host { host: host.clone(), port }, held(old), held(new));
@@ -352,17 +352,17 @@ impl From<Effect> for GrantStrictness {
 fn paths(
     old: &Sandbox,
     new: &Sandbox,
-    world: &JudgeContext<'_>,
+    context: &JudgeContext<'_>,
     note: &mut impl FnMut(ComparedGrant, GrantStrictness, GrantStrictness),
 ) -> Result<(), DecideError> {
     type GrantPair = (Option<usize>, Option<usize>, GrantStrictness, GrantStrictness);
     let mut shown: Vec<(GrantPair, FileCaps)> = Vec::new();
-    for (text, path) in witness::paths(&[old, new], world.places) {
+    for (text, path) in witness::paths(&[old, new], context.places) {
         let mut found: Vec<(GrantPair, FileCaps)> = Vec::new();
         for cap in FileCaps::each() {
             let file = FileUse { path: path.clone(), needs: cap, caseless: false };
-            let (old_rule, before) = held(old, &file, world)?;
-            let (new_rule, after) = held(new, &file, world)?;
+            let (old_rule, before) = held(old, &file, context)?;
+            let (new_rule, after) = held(new, &file, context)?;
             let alike = (old_rule, new_rule, before, after);
             match found.iter_mut().find(|(known, _)| *known == alike) {
                 _ if before == after => {}
@@ -384,9 +384,9 @@ fn paths(
 fn held(
     sandbox: &Sandbox,
     file: &FileUse,
-    world: &JudgeContext<'_>,
+    context: &JudgeContext<'_>,
 ) -> Result<(Option<usize>, GrantStrictness), DecideError> {
-    let verdict = judge(sandbox, file, world).map_err(|source| DecideError::Path {
+    let verdict = judge(sandbox, file, context).map_err(|source| DecideError::Path {
         sandbox: sandbox.name.clone(),
         span: sandbox.span.clone(),
         source,

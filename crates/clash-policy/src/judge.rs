@@ -30,11 +30,11 @@ pub struct JudgeContext<'a> {
 }
 
 /// True if no tool may change a file, because it belongs to clash or steers an agent.
-pub(crate) fn is_caged(file: &FileUse, world: &JudgeContext<'_>) -> bool {
+pub(crate) fn is_caged(file: &FileUse, context: &JudgeContext<'_>) -> bool {
     let path = folded(&file.path, file.caseless);
-    world.cage.iter().any(|own| is_below(&path, &folded(own, file.caseless)))
-        && !world.lent.is_some_and(|lent| is_below(&path, &folded(lent, file.caseless)))
-        || steers_agent(&path, &folded(&world.places.project, file.caseless))
+    context.cage.iter().any(|own| is_below(&path, &folded(own, file.caseless)))
+        && !context.lent.is_some_and(|lent| is_below(&path, &folded(lent, file.caseless)))
+        || steers_agent(&path, &folded(&context.places.project, file.caseless))
 }
 
 /// True if a path below the project steers an agent or clash, at any depth: a nested
@@ -73,13 +73,13 @@ pub struct PathVerdict {
 pub fn judge(
     sandbox: &Sandbox,
     file: &FileUse,
-    world: &JudgeContext<'_>,
+    context: &JudgeContext<'_>,
 ) -> Result<PathVerdict, PathError> {
     let mut verdict =
         PathVerdict { effect: Effect::Allow, rule: None, caps: file.needs, kept: None };
-    for mut one in each_by_rules(sandbox, file, world)? {
+    for mut one in each_by_rules(sandbox, file, context)? {
         if one.effect == Effect::Allow
-            && let Some(entry) = kept(sandbox, one.rule, &file.path, one.caps, world)?
+            && let Some(entry) = kept(sandbox, one.rule, &file.path, one.caps, context)?
         {
             one.effect = Effect::Ask;
             one.kept = Some((entry.path.to_owned(), entry.why));
@@ -105,13 +105,13 @@ pub fn kept<'a>(
     rule: Option<usize>,
     path: &Path,
     needs: FileCaps,
-    world: &JudgeContext<'_>,
+    context: &JudgeContext<'_>,
 ) -> Result<Option<PersistencePath<'a>>, PathError> {
-    let Some((root, tree)) = counts(sandbox, rule, path, needs, world)? else { return Ok(None) };
+    let Some((root, tree)) = counts(sandbox, rule, path, needs, context)? else { return Ok(None) };
     let named = tree.strip_prefix(root).map_or(0, |inside| inside.iter().count());
     let by_name = path.strip_prefix(root).ok();
     let by_name = by_name.and_then(|below| protect::kept(&sandbox.protect, below, named, needs));
-    Ok(by_name.or_else(|| under_link(sandbox, root, &tree, path, needs, world)))
+    Ok(by_name.or_else(|| under_link(sandbox, root, &tree, path, needs, context)))
 }
 
 /// The same for the target of a link with a name of the list, unless the policy grants
@@ -121,10 +121,10 @@ pub fn kept_by_link<'a>(
     rule: Option<usize>,
     path: &Path,
     needs: FileCaps,
-    world: &JudgeContext<'_>,
+    context: &JudgeContext<'_>,
 ) -> Result<Option<PersistencePath<'a>>, PathError> {
-    let counted = counts(sandbox, rule, path, needs, world)?;
-    Ok(counted.and_then(|(root, tree)| under_link(sandbox, root, &tree, path, needs, world)))
+    let counted = counts(sandbox, rule, path, needs, context)?;
+    Ok(counted.and_then(|(root, tree)| under_link(sandbox, root, &tree, path, needs, context)))
 }
 
 fn under_link<'a>(
@@ -133,9 +133,9 @@ fn under_link<'a>(
     tree: &Path,
     path: &Path,
     needs: FileCaps,
-    world: &JudgeContext<'_>,
+    context: &JudgeContext<'_>,
 ) -> Option<PersistencePath<'a>> {
-    let aliases = world.links.aliases(path, root, &sandbox.protect);
+    let aliases = context.links.aliases(path, root, &sandbox.protect);
     let meant = |alias: &&ProtectedLink| is_below(&alias.at, root) && !is_below(tree, &alias.to);
     aliases.iter().filter(meant).find_map(|alias| {
         let rest = path.strip_prefix(&alias.to).ok()?;
@@ -152,9 +152,9 @@ pub fn opens_way(
     sandbox: &Sandbox,
     rule: Option<usize>,
     path: &Path,
-    world: &JudgeContext<'_>,
+    context: &JudgeContext<'_>,
 ) -> Result<bool, PathError> {
-    let counted = counts(sandbox, rule, path, FileCaps::CREATE, world)?;
+    let counted = counts(sandbox, rule, path, FileCaps::CREATE, context)?;
     let below = counted.and_then(|(root, _)| path.strip_prefix(root).ok());
     let never_made = |keep| matches!(keep, KeepMode::Always | KeepMode::OfWorktree);
     Ok(below.is_some_and(|below| protect::begins(&sandbox.protect, below, never_made)))
@@ -167,16 +167,16 @@ fn counts<'w>(
     rule: Option<usize>,
     path: &Path,
     needs: FileCaps,
-    world: &JudgeContext<'w>,
+    context: &JudgeContext<'w>,
 ) -> Result<Option<(&'w Path, PathBuf)>, PathError> {
     if !needs.intersects(FileCaps::CHANGE) || sandbox.unrestricted {
         return Ok(None);
     }
     let tree = match rule.and_then(|index| sandbox.fs.get(index)) {
-        Some(rule) => world.links.real(&world.places.expand(rule.pattern.fixed())?),
+        Some(rule) => context.links.real(&context.places.expand(rule.pattern.fixed())?),
         None => PathBuf::from("/"),
     };
-    let PolicyPlaces { project, home, .. } = world.places;
+    let PolicyPlaces { project, home, .. } = context.places;
     let of_home = !is_below(path, project) && is_below(path, home) && is_below(home, &tree);
     Ok(Some((if of_home { home } else { project }, tree)))
 }
@@ -187,14 +187,14 @@ pub fn denies_below(
     sandbox: &Sandbox,
     at: &Path,
     to: &Path,
-    world: &JudgeContext<'_>,
+    context: &JudgeContext<'_>,
 ) -> Result<bool, PathError> {
     let content = FileCaps::READ.union(FileCaps::WRITE).union(FileCaps::CREATE);
     for rule in sandbox.fs.iter().filter(|rule| rule.effect != Effect::Allow) {
         if !rule.caps.intersects(content) {
             continue;
         }
-        let fixed = world.links.follow(world.places.placed(rule.pattern.fixed())?);
+        let fixed = context.links.follow(context.places.placed(rule.pattern.fixed())?);
         if *fixed != *to && is_below(&fixed, to) {
             return Ok(true);
         }
@@ -227,11 +227,11 @@ pub fn alike_below(
     sandbox: &Sandbox,
     one: &Path,
     other: &Path,
-    world: &JudgeContext<'_>,
+    context: &JudgeContext<'_>,
 ) -> Result<bool, PathError> {
     let strictly_below = |path: &Path, dir: &Path| path != dir && is_below(path, dir);
     for rule in &sandbox.fs {
-        let fixed = world.links.follow(world.places.placed(rule.pattern.fixed())?);
+        let fixed = context.links.follow(context.places.placed(rule.pattern.fixed())?);
         if strictly_below(&fixed, one) || strictly_below(&fixed, other) {
             return Ok(false);
         }
@@ -263,7 +263,7 @@ pub fn alike_below(
             return Ok(false);
         }
     }
-    let places = world.places;
+    let places = context.places;
     for root in [&places.project, &places.home] {
         match [one, other].map(|path| path.strip_prefix(root).ok()) {
             [None, None] => {}
@@ -286,17 +286,17 @@ pub fn alike_below(
 pub fn each_by_rules(
     sandbox: &Sandbox,
     file: &FileUse,
-    world: &JudgeContext<'_>,
+    context: &JudgeContext<'_>,
 ) -> Result<Vec<PathVerdict>, PathError> {
     let needed = FileCaps::each().filter(|cap| file.needs.contains(*cap));
     // The default is farther away than any rule.
     let mut closest: Vec<(Option<(u8, usize)>, PathVerdict)> =
-        needed.map(|cap| (None, by_default(sandbox, file, cap, world))).collect();
+        needed.map(|cap| (None, by_default(sandbox, file, cap, context))).collect();
     for (index, rule) in sandbox.fs.iter().enumerate() {
         if !rule.caps.intersects(file.needs) {
             continue;
         }
-        let Some(found) = closeness(&rule.pattern, file, world)? else { continue };
+        let Some(found) = closeness(&rule.pattern, file, context)? else { continue };
         // A deny or ask also covers all paths below a matching directory. An allow
         // covers only paths that the pattern itself matches.
         if found.above && rule.effect == Effect::Allow {
@@ -317,9 +317,9 @@ fn by_default(
     sandbox: &Sandbox,
     file: &FileUse,
     cap: FileCaps,
-    world: &JudgeContext<'_>,
+    context: &JudgeContext<'_>,
 ) -> PathVerdict {
-    let in_baseline = world
+    let in_baseline = context
         .baseline
         .iter()
         .any(|(base, caps)| caps.contains(cap) && is_below(&file.path, Path::new(base)));
@@ -340,9 +340,9 @@ pub(crate) struct RuleCloseness {
 pub(crate) fn closeness(
     pattern: &PathPattern,
     file: &FileUse,
-    world: &JudgeContext<'_>,
+    context: &JudgeContext<'_>,
 ) -> Result<Option<RuleCloseness>, PathError> {
-    let fixed = world.links.follow(world.places.placed(pattern.fixed())?);
+    let fixed = context.links.follow(context.places.placed(pattern.fixed())?);
     let (fixed, path) = (folded(&fixed, file.caseless), folded(&file.path, file.caseless));
     if !is_below(&path, &fixed) {
         return Ok(None);
@@ -407,7 +407,7 @@ mod tests {
 
     fn judged(path: &str, needs: &str, caseless: bool) -> Effect {
         let file = FileUse { path: path.into(), needs: FileCaps::parse(needs).unwrap(), caseless };
-        with_rules(|sandbox, world| judge(sandbox, &file, world).unwrap().effect)
+        with_rules(|sandbox, context| judge(sandbox, &file, context).unwrap().effect)
     }
 
     fn with_rules<T>(test: impl Fn(&Sandbox, &JudgeContext<'_>) -> T) -> T {
@@ -433,7 +433,7 @@ mod tests {
             vars: vec![],
         };
         let baseline = [("/usr", FileCaps::parse("rx").unwrap())];
-        let world = JudgeContext {
+        let context = JudgeContext {
             places: &places,
             cwd: &places.project,
             links: &NoLinks,
@@ -441,7 +441,7 @@ mod tests {
             cage: &[],
             lent: None,
         };
-        test(&sandbox, &world)
+        test(&sandbox, &context)
     }
 
     fn effect(path: &str, needs: &str) -> Effect {
@@ -474,7 +474,7 @@ mod tests {
         };
         let places = PolicyPlaces::imagined();
         let cwd = &places.project;
-        let world = JudgeContext {
+        let context = JudgeContext {
             places: &places,
             cwd,
             links: &NoLinks,
@@ -486,7 +486,7 @@ mod tests {
             let pattern = PathPattern::Regex { prefix: "$PWD".into(), regex: made(pattern) };
             let path = places.project.join("Secret.key");
             let file = FileUse { path, needs: FileCaps::READ, caseless: true };
-            assert!(closeness(&pattern, &file, &world).unwrap().is_some(), "{pattern}");
+            assert!(closeness(&pattern, &file, &context).unwrap().is_some(), "{pattern}");
         }
     }
 
@@ -511,9 +511,9 @@ mod tests {
     #[test]
     fn directories_are_alike_only_if_no_right_changes_below() {
         let alike = |one: &str, other: &str| {
-            with_rules(|sandbox, world| {
+            with_rules(|sandbox, context| {
                 let app = Path::new("/home/u/app");
-                alike_below(sandbox, &app.join(one), &app.join(other), world).unwrap()
+                alike_below(sandbox, &app.join(one), &app.join(other), context).unwrap()
             })
         };
         assert!(alike("a", "b") && alike("a/b", "c"));
@@ -532,7 +532,7 @@ mod tests {
         let inner = glob("$PWD/conf", "*.key");
         let places = PolicyPlaces::imagined();
         let cwd = &places.project;
-        let world = JudgeContext {
+        let context = JudgeContext {
             places: &places,
             cwd,
             links: &NoLinks,
@@ -543,7 +543,7 @@ mod tests {
         let shows = |rule: &FsRule, to: &str| {
             let sandbox = Sandbox { fs: vec![rule.clone()], ..Sandbox::named("s") };
             let [at, to] = ["L", to].map(|path| cwd.join(path));
-            denies_below(&sandbox, &at, &to, &world).unwrap()
+            denies_below(&sandbox, &at, &to, &context).unwrap()
         };
         assert!(!shows(&plain, "src") && !shows(&plain, "a/b"));
         assert!(shows(&deep, "a/conf") && !shows(&deep, "a"));

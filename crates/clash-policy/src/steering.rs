@@ -43,9 +43,9 @@ pub const SSH_AGENT_SOCKET: &str = "SSH_AUTH_SOCK";
 pub fn widening(
     sandbox: &Sandbox,
     default: &Sandbox,
-    world: &JudgeContext<'_>,
+    context: &JudgeContext<'_>,
 ) -> Option<SandboxWidening> {
-    if reads_credentials(sandbox, world) && !reads_credentials(default, world) {
+    if reads_credentials(sandbox, context) && !reads_credentials(default, context) {
         return Some(SandboxWidening::Credentials);
     }
     let reaches_out = |net: &NetworkAccess| *net != NetworkAccess::Deny;
@@ -55,7 +55,7 @@ pub fn widening(
 
 /// True if a command in this sandbox can read a credential or use a socket of a
 /// program that acts for the user.
-pub fn reads_credentials(sandbox: &Sandbox, world: &JudgeContext<'_>) -> bool {
+pub fn reads_credentials(sandbox: &Sandbox, context: &JudgeContext<'_>) -> bool {
     let allowed = || sandbox.fs.iter().filter(|rule| rule.effect == Effect::Allow);
     let socket = |path: &str| path.ends_with(".sock");
     let lends = |name: &str| name == SSH_AGENT_SOCKET || name == "*";
@@ -67,8 +67,8 @@ pub fn reads_credentials(sandbox: &Sandbox, world: &JudgeContext<'_>) -> bool {
         return true;
     }
     let granted: Vec<PathBuf> =
-        allowed().filter_map(|rule| world.places.expand(rule.pattern.fixed()).ok()).collect();
-    credentials::in_home().flat_map(|name| credential_places(name, world)).any(|path| {
+        allowed().filter_map(|rule| context.places.expand(rule.pattern.fixed()).ok()).collect();
+    credentials::in_home().flat_map(|name| credential_places(name, context)).any(|path| {
         let inside = |grant: &PathBuf| is_below(grant, &path) && !is_public(grant);
         if granted.iter().any(inside) {
             return true;
@@ -77,16 +77,16 @@ pub fn reads_credentials(sandbox: &Sandbox, world: &JudgeContext<'_>) -> bool {
             return false;
         }
         let file = FileUse { path, needs: FileCaps::READ, caseless: false };
-        judge(sandbox, &file, world).is_ok_and(|verdict| verdict.effect == Effect::Allow)
+        judge(sandbox, &file, context).is_ok_and(|verdict| verdict.effect == Effect::Allow)
     })
 }
 
 /// The paths of a credential: below the home, and below `$XDG_CONFIG_HOME`.
-fn credential_places(name: &str, world: &JudgeContext<'_>) -> Vec<PathBuf> {
+fn credential_places(name: &str, context: &JudgeContext<'_>) -> Vec<PathBuf> {
     let moved = name.strip_prefix(".config/");
     let moved =
-        moved.and_then(|rest| world.places.expand(&format!("$XDG_CONFIG_HOME/{rest}")).ok());
-    [Some(world.places.home.join(name)), moved].into_iter().flatten().collect()
+        moved.and_then(|rest| context.places.expand(&format!("$XDG_CONFIG_HOME/{rest}")).ok());
+    [Some(context.places.home.join(name)), moved].into_iter().flatten().collect()
 }
 
 /// Files beside keys that hold no secret.
@@ -103,7 +103,7 @@ pub fn steered(
     command: &ShellCommand,
     widening: SandboxWidening,
     named: &[String],
-    world: &JudgeContext<'_>,
+    context: &JudgeContext<'_>,
 ) -> Option<String> {
     let program = command.words.first().and_then(ShellWord::known).and_then(program_name)?;
     if let Some(name) = variable(command, widening) {
@@ -113,7 +113,9 @@ pub fn steered(
         return Some(option);
     }
     match (program, widening) {
-        ("git" | "gh", SandboxWidening::Credentials) => repository(program, command, named, world),
+        ("git" | "gh", SandboxWidening::Credentials) => {
+            repository(program, command, named, context)
+        }
         _ => None,
     }
 }
@@ -136,10 +138,10 @@ fn repository(
     program: &str,
     command: &ShellCommand,
     named: &[String],
-    world: &JudgeContext<'_>,
+    context: &JudgeContext<'_>,
 ) -> Option<String> {
     let unknown = || Some("its directory is known only when it runs".to_owned());
-    let Some(mut dir) = directory(&command.cwd, world) else { return unknown() };
+    let Some(mut dir) = directory(&command.cwd, context) else { return unknown() };
     let mut subcommand = "";
     if program == "git" {
         let mut words = command.words.iter().skip(1);
@@ -149,7 +151,7 @@ fn repository(
                 Some("-C") => match words.next() {
                     Some(ShellWord::Known(to)) => dir = dir.join(to),
                     Some(ShellWord::Home(rest)) => {
-                        dir = world.places.home.join(rest.trim_start_matches('/'));
+                        dir = context.places.home.join(rest.trim_start_matches('/'));
                     }
                     _ => return unknown(),
                 },
@@ -165,7 +167,7 @@ fn repository(
             }
         }
     }
-    world.links.git_is_steered(&dir, &world.places.project, subcommand)
+    context.links.git_is_steered(&dir, &context.places.project, subcommand)
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ use proptest::sample::Index;
 use reference::generate::{self, Below, action, policy};
 use reference::{Outcome, Part, Why};
 
-fn in_world<T>(test: impl FnOnce(&JudgeContext<'_>) -> T) -> T {
+fn in_context<T>(test: impl FnOnce(&JudgeContext<'_>) -> T) -> T {
     let places = PolicyPlaces {
         project: "/h/app".into(),
         home: "/h".into(),
@@ -44,7 +44,7 @@ fn in_world<T>(test: impl FnOnce(&JudgeContext<'_>) -> T) -> T {
 }
 
 fn decided(ir: IrImage<'_>, action: &Action) -> Decision {
-    in_world(|world| clash_policy::decide(ir, action, world).unwrap())
+    in_context(|context| clash_policy::decide(ir, action, context).unwrap())
 }
 
 fn outcome(decision: &Decision) -> Outcome {
@@ -91,7 +91,7 @@ proptest! {
         let image = image(&layers);
         let ir = IrImage::open(&image, 7).unwrap();
         for action in &actions {
-            let expected = in_world(|world| reference::decide(&layers, action, world));
+            let expected = in_context(|context| reference::decide(&layers, action, context));
             let decision = decided(ir, action);
             if decision.parts.iter().any(|part| part.steered.is_some()) {
                 prop_assert!(decision.effect >= expected.effect, "{:?}{}", action, shown(&layers));
@@ -311,7 +311,7 @@ proptest! {
         let ir = IrImage::open(&damaged, 7).unwrap();
         let _ = ir.to_layers();
         for action in &actions {
-            let _ = in_world(|world| clash_policy::decide(ir, action, world));
+            let _ = in_context(|context| clash_policy::decide(ir, action, context));
         }
     }
 }

@@ -11,7 +11,7 @@ fn rule(path: &str, effect: Effect, caps: &str) -> FsRule {
 
 fn shown(old: &Sandbox, new: &Sandbox) -> Vec<String> {
     let places = PolicyPlaces::imagined();
-    let world = JudgeContext {
+    let context = JudgeContext {
         places: &places,
         cwd: &places.project,
         links: &NoLinks,
@@ -23,7 +23,7 @@ fn shown(old: &Sandbox, new: &Sandbox) -> Vec<String> {
         let GrantChange { change, what, old, new } = grant;
         format!("{} {what:?} {old}→{new}", change.word())
     };
-    grants(old, new, &world).unwrap().into_iter().map(text).collect()
+    grants(old, new, &context).unwrap().into_iter().map(text).collect()
 }
 
 #[test]
@@ -37,7 +37,7 @@ fn a_sandbox_is_compared_by_its_grants() {
     let found = shown(&old, &wider);
     assert!(
         found.contains(
-            &"more Path { path: \"$HOME/.ssh/id_ed25519\", caps: Caps(1) } deny→allow".into()
+            &"more Path { path: \"$HOME/.ssh/id_ed25519\", caps: FileCaps(1) } deny→allow".into()
         ),
         "{found:#?}"
     );
@@ -148,19 +148,19 @@ proptest! {
         let images = (ir::encode(&old, &[], 0), ir::encode(&new, &[], 0));
         let (before, after) = (IrImage::open(&images.0, 0).unwrap(), IrImage::open(&images.1, 0).unwrap());
         let places = PolicyPlaces::imagined();
-        let world = JudgeContext {
+        let context = JudgeContext {
             places: &places, cwd: &places.project, links: &NoLinks, baseline: &[], cage: &[],
  lent: None,
         };
-        prop_assert!(compare((before, &old), (before, &old), &world).unwrap().is_empty());
-        let found = compare((before, &old), (after, &new), &world).unwrap();
+        prop_assert!(compare((before, &old), (before, &old), &context).unwrap().is_empty());
+        let found = compare((before, &old), (after, &new), &context).unwrap();
         let words = ["", " a", " b", " --c", " z"];
         for at in 1..125_usize {
             let word = |digit: usize| words[digit % 5];
             let script = [word(at), word(at / 5), word(at / 25)].concat();
             let action = Action::script("claude", "default", script.trim());
-            let old = decide(before, &action, &world).unwrap().effect;
-            let new = decide(after, &action, &world).unwrap().effect;
+            let old = decide(before, &action, &context).unwrap().effect;
+            let new = decide(after, &action, &context).unwrap().effect;
             prop_assert!(old == new || !found.is_empty(), "{script}");
             prop_assert!(new >= old || found.widens(), "{script}");
         }

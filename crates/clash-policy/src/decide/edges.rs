@@ -439,7 +439,7 @@ fn path_steps<'a>(
             continue;
         }
         let pattern = edge.path()?;
-        let close = closeness(&pattern, file, facts.world)
+        let close = closeness(&pattern, file, facts.context)
             .map_err(|source| DecideError::PathKey { key: pattern.to_string(), source })?;
         found.extend(close.map(|close| (close, edge)));
     }

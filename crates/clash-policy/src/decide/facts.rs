@@ -8,7 +8,7 @@ use clash_shell::{CommandDirectory, ShellCommand, ShellWord};
 
 pub(super) struct MatchFacts<'x> {
     pub(super) action: &'x Action,
-    pub(super) world: &'x JudgeContext<'x>,
+    pub(super) context: &'x JudgeContext<'x>,
     pub(super) words: &'x [ShellWord],
     pub(super) opaque: bool,
     /// The command runs in the directory in which the script starts.
@@ -19,10 +19,10 @@ pub(super) struct MatchFacts<'x> {
 }
 
 impl<'x> MatchFacts<'x> {
-    pub(super) fn tool(action: &'x Action, world: &'x JudgeContext<'x>) -> Self {
+    pub(super) fn tool(action: &'x Action, context: &'x JudgeContext<'x>) -> Self {
         Self {
             action,
-            world,
+            context,
             words: &[],
             opaque: false,
             at_start: true,
@@ -34,12 +34,12 @@ impl<'x> MatchFacts<'x> {
 
     pub(super) fn command(
         action: &'x Action,
-        world: &'x JudgeContext<'x>,
+        context: &'x JudgeContext<'x>,
         command: &'x ShellCommand,
     ) -> Self {
         let opaque = command.opaque.is_some();
         let at_start = command.cwd == CommandDirectory::Start;
-        Self { words: &command.words, opaque, at_start, ..Self::tool(action, world) }
+        Self { words: &command.words, opaque, at_start, ..Self::tool(action, context) }
     }
 
     pub(super) fn text(&self, subject: KeySubject) -> Option<&str> {

@@ -144,9 +144,9 @@ impl Decision {
 pub fn decide(
     ir: IrImage<'_>,
     action: &Action,
-    world: &JudgeContext<'_>,
+    context: &JudgeContext<'_>,
 ) -> Result<Decision, DecideError> {
-    let decider = Decider { stack: DecidingLayers::read(ir)?, action, world };
+    let decider = Decider { stack: DecidingLayers::read(ir)?, action, context };
     match &action.input {
         ToolInput::Script(script) => decider.script(&clash_shell::find_commands(script)),
         ToolInput::Files(files) => decider.files(files),
@@ -158,12 +158,12 @@ pub fn decide(
 struct Decider<'x, 'a> {
     stack: DecidingLayers<'a>,
     action: &'x Action,
-    world: &'x JudgeContext<'x>,
+    context: &'x JudgeContext<'x>,
 }
 
 impl<'a> Decider<'_, 'a> {
     fn tool(&self) -> MatchFacts<'_> {
-        MatchFacts::tool(self.action, self.world)
+        MatchFacts::tool(self.action, self.context)
     }
 
     fn ruled(&self, facts: &MatchFacts<'_>) -> Result<PartRuling<'a>, DecideError> {
@@ -212,7 +212,7 @@ impl<'a> Decider<'_, 'a> {
         needs_none: bool,
         nothing_else: bool,
     ) -> Result<PartRuling<'a>, DecideError> {
-        let facts = MatchFacts::command(self.action, self.world, command);
+        let facts = MatchFacts::command(self.action, self.context, command);
         let nothing = if needs_none { Effect::Allow } else { self.stack.default_effect() };
         let ruling = match self.stack.rule(&facts, needs_none && !nothing_else, nothing)? {
             // It runs in the sandbox of the other commands of the script.
@@ -244,8 +244,8 @@ impl<'a> Decider<'_, 'a> {
             return Ok(ruling);
         }
         let (room, default) = (room.to_sandbox()?, default.to_sandbox()?);
-        let steered = steering::widening(&room, &default, self.world)
-            .and_then(|widening| steering::steered(command, widening, trail, self.world));
+        let steered = steering::widening(&room, &default, self.context)
+            .and_then(|widening| steering::steered(command, widening, trail, self.context));
         Ok(match steered {
             Some(why) if ruling.effect == Effect::Allow => {
                 let steered = Some(format!("{why}; without that it would be allowed"));
@@ -259,7 +259,7 @@ impl<'a> Decider<'_, 'a> {
     /// A command on another machine or in a container runs in no room of clash, and an
     /// allow for this machine does not extend to that one. Only a deny or ask counts.
     fn elsewhere(&self, command: &ShellCommand) -> Result<PartRuling<'a>, DecideError> {
-        let facts = MatchFacts::command(self.action, self.world, command);
+        let facts = MatchFacts::command(self.action, self.context, command);
         let ruling = self.stack.rule(&facts, true, Effect::Allow)?;
         Ok(match ruling.filter(|ruling| ruling.effect > Effect::Allow) {
             Some(ruling) => PartRuling { sandbox: None, ..ruling },
@@ -275,24 +275,24 @@ impl<'a> Decider<'_, 'a> {
     ) -> Result<Decision, DecideError> {
         // The written file is known only to the shell, so the kernel protects every
         // entry of the list.
-        if commands.iter().any(|command| redirections::writes_unknown(command, self.world)) {
+        if commands.iter().any(|command| redirections::writes_unknown(command, self.context)) {
             decision.sandbox = decision.sandbox.as_ref().map(fully_protected);
         }
-        for opened in commands.iter().flat_map(|c| redirections::opened(c, self.world)) {
+        for opened in commands.iter().flat_map(|c| redirections::opened(c, self.context)) {
             let (file, what) = (&opened.file, opened.shown);
-            let part = if file.needs.intersects(FileCaps::CHANGE) && is_caged(file, self.world) {
+            let part = if file.needs.intersects(FileCaps::CHANGE) && is_caged(file, self.context) {
                 DecisionPart::new(PartRuling::caged(), what)?
             } else {
                 let action = Action { tool: opened.tool.to_owned(), ..self.action.clone() };
                 let facts =
-                    MatchFacts { file: Some(file), ..MatchFacts::tool(&action, self.world) };
+                    MatchFacts { file: Some(file), ..MatchFacts::tool(&action, self.context) };
                 let default = self.stack.default_effect();
                 let ruling = self.stack.rule(&facts, false, default)?;
                 let ruling = ruling.unwrap_or_else(PartRuling::opened);
                 let own = ruling.sandbox.map(|sandbox| sandbox.to_sandbox()).transpose()?;
                 let mut part = DecisionPart::new(ruling, what)?;
                 for sandbox in own.iter().chain(&decision.sandbox) {
-                    let judged = judge_file(&fully_protected(sandbox), file, self.world)?;
+                    let judged = judge_file(&fully_protected(sandbox), file, self.context)?;
                     if judged.effect > part.effect {
                         part.effect = judged.effect;
                         part.sandbox = Some(sandbox.name.clone());
@@ -333,7 +333,7 @@ impl<'a> Decider<'_, 'a> {
         let mut judged = Vec::new();
         for file in files {
             let what = file.path.display().to_string();
-            if file.needs.intersects(FileCaps::CHANGE) && is_caged(file, self.world) {
+            if file.needs.intersects(FileCaps::CHANGE) && is_caged(file, self.context) {
                 parts.push((PartRuling::caged(), what));
                 judged.push(None);
                 continue;
@@ -341,7 +341,7 @@ impl<'a> Decider<'_, 'a> {
             let ruling = self.ruled(&MatchFacts { file: Some(file), ..self.tool() })?;
             let sandbox = ruling.sandbox.map(|sandbox| sandbox.to_sandbox()).transpose()?;
             let verdict = match sandbox {
-                Some(sandbox) => Some(judge_file(&sandbox, file, self.world)?),
+                Some(sandbox) => Some(judge_file(&sandbox, file, self.context)?),
                 None => None,
             };
             judged.push(verdict.map(|verdict| self.without_credentials(verdict, file, &ruling)));
@@ -365,7 +365,7 @@ impl<'a> Decider<'_, 'a> {
         if !asked || ruling.names_path || ruling.effect == Effect::Deny {
             return judged;
         }
-        match credential(&file.path, &self.world.places.home) {
+        match credential(&file.path, &self.context.places.home) {
             None => judged,
             secret => SandboxJudgement { effect: Effect::Deny, credential: secret, ..judged },
         }
@@ -495,10 +495,10 @@ fn with_judgements(mut decision: Decision, judged: Vec<Option<SandboxJudgement>>
 fn judge_file(
     sandbox: &Sandbox,
     file: &FileUse,
-    world: &JudgeContext<'_>,
+    context: &JudgeContext<'_>,
 ) -> Result<SandboxJudgement, DecideError> {
     let PathVerdict { effect, rule, caps, kept } =
-        judge(sandbox, file, world).map_err(|source| DecideError::Path {
+        judge(sandbox, file, context).map_err(|source| DecideError::Path {
             sandbox: sandbox.name.clone(),
             span: sandbox.span.clone(),
             source,

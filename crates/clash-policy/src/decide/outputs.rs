@@ -49,18 +49,18 @@ pub(super) struct GitOutput {
 }
 
 /// The files that options of a git command name.
-pub(super) fn outputs(command: &ShellCommand, world: &JudgeContext<'_>) -> Vec<GitOutput> {
+pub(super) fn outputs(command: &ShellCommand, context: &JudgeContext<'_>) -> Vec<GitOutput> {
     if !command.words.first().and_then(ShellWord::known).is_some_and(is_git) {
         return Vec::new();
     }
     let args = command.words.get(1..).unwrap_or_default();
-    let (base, name, args) = start(args, directory(&command.cwd, world), world);
+    let (base, name, args) = start(args, directory(&command.cwd, context), context);
     let mut outputs = Vec::new();
     for word in named(name, args).into_iter().chain(traces(command)) {
         let paths = match (&word, name) {
-            (word, "bisect" | "stash") => resolve_at(word, base.as_deref(), world)
-                .map(|_| above(word, base.as_deref(), world)),
-            (word, _) => resolve_at(word, base.as_deref(), world).map(|path| vec![path]),
+            (word, "bisect" | "stash") => resolve_at(word, base.as_deref(), context)
+                .map(|_| above(word, base.as_deref(), context)),
+            (word, _) => resolve_at(word, base.as_deref(), context).map(|path| vec![path]),
         };
         outputs.push(GitOutput { shown: shown(&word), paths });
     }
@@ -83,12 +83,12 @@ fn shown(word: &ShellWord) -> String {
 fn above(
     word: &ShellWord,
     base: Option<&std::path::Path>,
-    world: &JudgeContext<'_>,
+    context: &JudgeContext<'_>,
 ) -> Vec<PathBuf> {
-    let project = &world.places.project;
+    let project = &context.places.project;
     let above = base.into_iter().flat_map(std::path::Path::ancestors);
     let inside = above.take_while(|dir| dir.starts_with(project));
-    let found = inside.chain(base).filter_map(|dir| resolve_at(word, Some(dir), world));
+    let found = inside.chain(base).filter_map(|dir| resolve_at(word, Some(dir), context));
     found.collect()
 }
 
@@ -96,13 +96,13 @@ fn above(
 fn start<'c>(
     mut args: &'c [ShellWord],
     mut base: Option<PathBuf>,
-    world: &JudgeContext<'_>,
+    context: &JudgeContext<'_>,
 ) -> (Option<PathBuf>, &'c str, &'c [ShellWord]) {
     while let Some((word, rest)) = args.split_first() {
         let taken = match word.known() {
             Some("-C") => {
                 let to = rest.first();
-                base = to.and_then(|to| resolve_at(to, base.as_deref(), world));
+                base = to.and_then(|to| resolve_at(to, base.as_deref(), context));
                 1
             }
             Some("-c" | "--git-dir" | "--work-tree" | "--namespace" | "--attr-source") => 1,

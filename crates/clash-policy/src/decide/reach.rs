@@ -18,16 +18,16 @@ pub fn reached(
     group: usize,
     subject: KeySubject,
     action: &Action,
-    world: &JudgeContext<'_>,
+    context: &JudgeContext<'_>,
 ) -> Result<Option<PolicySpan>, DecideError> {
     let Some(group) = layer.groups()?.nth(group) else { return Ok(None) };
-    let tool = MatchFacts::tool(action, world);
+    let tool = MatchFacts::tool(action, context);
     let commands = match &action.input {
         ToolInput::Script(script) => clash_shell::find_commands(script),
         _ => Vec::new(),
     };
     let facts = match &action.input {
-        ToolInput::Script(_) => commands.first().map(|c| MatchFacts::command(action, world, c)),
+        ToolInput::Script(_) => commands.first().map(|c| MatchFacts::command(action, context, c)),
         ToolInput::Files(files) => Some(MatchFacts { file: files.first(), ..tool }),
         ToolInput::Hosts(hosts) => {
             Some(MatchFacts { host: hosts.first().map(|h| h.host.as_str()), ..tool })

@@ -21,29 +21,29 @@ pub(super) struct OpenedFile {
     pub(super) shown: String,
 }
 
-pub(super) fn opened(command: &ShellCommand, world: &JudgeContext<'_>) -> Vec<OpenedFile> {
-    let redirected = command.redirections.iter().filter_map(|one| open(one, command, world));
-    let written = outputs(command, world).into_iter().flat_map(|output| {
+pub(super) fn opened(command: &ShellCommand, context: &JudgeContext<'_>) -> Vec<OpenedFile> {
+    let redirected = command.redirections.iter().filter_map(|one| open(one, command, context));
+    let written = outputs(command, context).into_iter().flat_map(|output| {
         let paths = output.paths.unwrap_or_default();
-        paths.into_iter().filter_map(move |path| write(&path, &output.shown, world))
+        paths.into_iter().filter_map(move |path| write(&path, &output.shown, context))
     });
     redirected.chain(written).collect()
 }
 
 /// True if a command writes a file whose name is known only when it runs.
-pub(super) fn writes_unknown(command: &ShellCommand, world: &JudgeContext<'_>) -> bool {
+pub(super) fn writes_unknown(command: &ShellCommand, context: &JudgeContext<'_>) -> bool {
     let written = command.redirections.iter().filter(|it| it.writes());
-    written.filter_map(Redirection::file).any(|to| resolve(to, &command.cwd, world).is_none())
-        || outputs(command, world).iter().any(|output| output.paths.is_none())
+    written.filter_map(Redirection::file).any(|to| resolve(to, &command.cwd, context).is_none())
+        || outputs(command, context).iter().any(|output| output.paths.is_none())
 }
 
 fn open(
     redirection: &Redirection,
     command: &ShellCommand,
-    world: &JudgeContext<'_>,
+    context: &JudgeContext<'_>,
 ) -> Option<OpenedFile> {
     let target = redirection.file()?;
-    let path = resolve(target, &command.cwd, world)?;
+    let path = resolve(target, &command.cwd, context)?;
     if is_stream(&path) {
         return None;
     }
@@ -58,15 +58,15 @@ fn open(
         ShellWord::Home(rest) => format!("~{rest}"),
         other => other.prefix().to_owned(),
     };
-    let path = world.links.real(&path);
+    let path = context.links.real(&path);
     let file = FileUse { path, needs, caseless: false };
     Some(OpenedFile { tool, file, shown: format!("{sign} {name}") })
 }
 
 /// A file that an option of git names.
-fn write(path: &Path, name: &str, world: &JudgeContext<'_>) -> Option<OpenedFile> {
+fn write(path: &Path, name: &str, context: &JudgeContext<'_>) -> Option<OpenedFile> {
     let needs = FileCaps::WRITE.union(FileCaps::CREATE);
-    let file = FileUse { path: world.links.real(path), needs, caseless: false };
+    let file = FileUse { path: context.links.real(path), needs, caseless: false };
     let shown = format!("> {name}");
     (!is_stream(path)).then_some(OpenedFile { tool: "Write", file, shown })
 }
@@ -74,18 +74,18 @@ fn write(path: &Path, name: &str, world: &JudgeContext<'_>) -> Option<OpenedFile
 fn resolve(
     target: &ShellWord,
     cwd: &CommandDirectory,
-    world: &JudgeContext<'_>,
+    context: &JudgeContext<'_>,
 ) -> Option<PathBuf> {
-    resolve_at(target, directory(cwd, world).as_deref(), world)
+    resolve_at(target, directory(cwd, context).as_deref(), context)
 }
 
 /// The path that a word names in a directory, if both are known.
 pub(super) fn resolve_at(
     target: &ShellWord,
     base: Option<&Path>,
-    world: &JudgeContext<'_>,
+    context: &JudgeContext<'_>,
 ) -> Option<PathBuf> {
-    let home = |rest: &str| world.places.home.join(rest.trim_start_matches('/'));
+    let home = |rest: &str| context.places.home.join(rest.trim_start_matches('/'));
     match target {
         ShellWord::Known(path) if path.starts_with('/') => Some(PathBuf::from(path)),
         ShellWord::Known(path) => base.map(|base| base.join(path)),
@@ -95,12 +95,14 @@ pub(super) fn resolve_at(
 }
 
 /// The directory a command runs in, if it is known.
-pub(crate) fn directory(cwd: &CommandDirectory, world: &JudgeContext<'_>) -> Option<PathBuf> {
+pub(crate) fn directory(cwd: &CommandDirectory, context: &JudgeContext<'_>) -> Option<PathBuf> {
     match cwd {
-        CommandDirectory::Start => Some(world.cwd.to_path_buf()),
-        CommandDirectory::Relative(path) => Some(world.cwd.join(path)),
+        CommandDirectory::Start => Some(context.cwd.to_path_buf()),
+        CommandDirectory::Relative(path) => Some(context.cwd.join(path)),
         CommandDirectory::Absolute(path) => Some(PathBuf::from(path)),
-        CommandDirectory::Home(rest) => Some(world.places.home.join(rest.trim_start_matches('/'))),
+        CommandDirectory::Home(rest) => {
+            Some(context.places.home.join(rest.trim_start_matches('/')))
+        }
         CommandDirectory::Unknown => None,
     }
 }

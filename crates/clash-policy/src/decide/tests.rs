@@ -75,7 +75,7 @@ fn run(layers: &[Layer], action: &Action) -> Decision {
         vars: vec![],
     };
     let cage = ["/home/u/app/.claude/settings.json".into()];
-    let world = JudgeContext {
+    let context = JudgeContext {
         places: &places,
         cwd: &places.project,
         links: &NoLinks,
@@ -83,7 +83,7 @@ fn run(layers: &[Layer], action: &Action) -> Decision {
         cage: &cage,
         lent: None,
     };
-    decide(ir, action, &world).unwrap()
+    decide(ir, action, &context).unwrap()
 }
 
 fn bash(layers: &[Layer], script: &str) -> (Effect, Option<String>) {

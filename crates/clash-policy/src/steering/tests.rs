@@ -9,7 +9,7 @@ fn places() -> PolicyPlaces {
     PolicyPlaces::new("/h/app".into(), "/h".into(), "/tmp".into(), |_| None)
 }
 
-fn in_world<T>(test: impl FnOnce(&JudgeContext<'_>) -> T) -> T {
+fn in_context<T>(test: impl FnOnce(&JudgeContext<'_>) -> T) -> T {
     let places = places();
     let cwd = &places.project;
     test(&JudgeContext {
@@ -37,13 +37,13 @@ fn grants(path: &str, net: NetworkAccess) -> Sandbox {
 fn last(script: &str, widening: SandboxWidening, named: &[&str]) -> Option<String> {
     let named: Vec<String> = named.iter().map(|it| (*it).to_owned()).collect();
     let commands = find_commands(script);
-    in_world(|world| steered(commands.last().unwrap(), widening, &named, world))
+    in_context(|context| steered(commands.last().unwrap(), widening, &named, context))
 }
 
 #[test]
 fn a_sandbox_widens_by_network_or_by_credentials() {
     let project = grants("$PWD", NetworkAccess::Deny);
-    let widens = |sandbox: &Sandbox| in_world(|world| widening(sandbox, &project, world));
+    let widens = |sandbox: &Sandbox| in_context(|context| widening(sandbox, &project, context));
     assert_eq!(widens(&project), None);
     assert_eq!(widens(&grants("$HOME/.cache/x", NetworkAccess::Deny)), None);
     assert_eq!(widens(&grants("$HOME/.ssh/known_hosts", NetworkAccess::Deny)), None);
@@ -72,7 +72,7 @@ fn a_sandbox_widens_by_network_or_by_credentials() {
     let lent = Sandbox { env: vec![socket], ..project.clone() };
     assert_eq!(widens(&lent), Some(SandboxWidening::Credentials));
     let wide = grants("$HOME", NetworkAccess::Allow);
-    assert_eq!(in_world(|world| widening(&wide, &wide, world)), None);
+    assert_eq!(in_context(|context| widening(&wide, &wide, context)), None);
 }
 
 #[test]
@@ -105,7 +105,7 @@ fn variables_steer_programs_that_read_credentials() {
         "GIT_SSL_NO_VERIFY=1 git fetch",
     ] {
         let found = |command: &ShellCommand| {
-            in_world(|world| steered(command, SandboxWidening::Credentials, &[], world))
+            in_context(|context| steered(command, SandboxWidening::Credentials, &[], context))
         };
         // An opaque command needs a decision anyway.
         let all = find_commands(script);
@@ -180,7 +180,7 @@ fn a_replaced_toolchain_steers_if_there_is_a_network() {
     ] {
         let all = find_commands(script);
         let found = |command: &ShellCommand| {
-            in_world(|world| steered(command, SandboxWidening::Network, &[], world)).is_some()
+            in_context(|context| steered(command, SandboxWidening::Network, &[], context)).is_some()
         };
         assert!(all.iter().any(|it| found(it) || it.opaque.is_some()), "{script}");
     }
@@ -207,7 +207,8 @@ fn options_that_name_settings_or_programs_steer() {
     ] {
         let all = find_commands(script);
         let found = |command: &ShellCommand| {
-            in_world(|world| steered(command, SandboxWidening::Credentials, &[], world)).is_some()
+            in_context(|context| steered(command, SandboxWidening::Credentials, &[], context))
+                .is_some()
         };
         assert!(all.iter().any(found), "{script}");
     }
@@ -246,7 +247,7 @@ impl crate::path::LinkResolver for OtherRepository {
 fn git_is_judged_by_the_directory_it_works_in() {
     let places = places();
     let cwd = &places.project;
-    let world = JudgeContext {
+    let context = JudgeContext {
         places: &places,
         cwd,
         links: &OtherRepository,
@@ -256,7 +257,7 @@ fn git_is_judged_by_the_directory_it_works_in() {
     };
     let found = |script: &str| {
         let commands = find_commands(script);
-        steered(commands.last().unwrap(), SandboxWidening::Credentials, &[], &world).is_some()
+        steered(commands.last().unwrap(), SandboxWidening::Credentials, &[], &context).is_some()
     };
     for script in [
         "git -C x fetch",

@@ -21,9 +21,9 @@ fn fold(path: &str, caseless: bool) -> String {
 pub(crate) fn close(
     pattern: &PathPattern,
     file: &FileUse,
-    world: &JudgeContext<'_>,
+    context: &JudgeContext<'_>,
 ) -> Option<Close> {
-    let fixed = world.places.expand(pattern.fixed()).unwrap();
+    let fixed = context.places.expand(pattern.fixed()).unwrap();
     let base = fold(fixed.to_str().unwrap(), file.caseless);
     let path = fold(file.path.to_str().unwrap(), file.caseless);
     let inside = if path == base {
@@ -75,17 +75,17 @@ pub(crate) fn close(
 pub(crate) fn judge(
     sandbox: &Sandbox,
     file: &FileUse,
-    world: &JudgeContext<'_>,
+    context: &JudgeContext<'_>,
 ) -> (Effect, Option<u32>) {
     let mut answers = Vec::new();
     for cap in FileCaps::each().filter(|cap| file.needs.contains(*cap)) {
         let mut keys = Vec::new();
         for (at, rule) in sandbox.fs.iter().enumerate().filter(|(_, r)| r.caps.contains(cap)) {
-            let close = close(&rule.pattern, file, world);
+            let close = close(&rule.pattern, file, context);
             let close = close.filter(|close| !close.above || rule.effect > Effect::Allow);
             keys.extend(close.map(|close| (close.rank, rule.effect, std::cmp::Reverse(at))));
         }
-        let base = world
+        let base = context
             .baseline
             .iter()
             .any(|(base, caps)| caps.contains(cap) && (file.path.starts_with(base)));
@@ -137,16 +137,16 @@ pub(crate) fn host(sandbox: &Sandbox, host: &str, port: u16) -> (Effect, Option<
 }
 
 /// True if the file belongs to clash, or steers an agent from inside the project.
-pub(crate) fn is_caged(file: &FileUse, world: &JudgeContext<'_>) -> bool {
+pub(crate) fn is_caged(file: &FileUse, context: &JudgeContext<'_>) -> bool {
     let path = fold(file.path.to_str().unwrap(), file.caseless);
     let below = |base: &str| {
         let base = fold(base, file.caseless);
         path == base || path.starts_with(&format!("{base}/"))
     };
-    if world.cage.iter().any(|own| below(own.to_str().unwrap())) {
+    if context.cage.iter().any(|own| below(own.to_str().unwrap())) {
         return true;
     }
-    let project = world.places.project.to_str().unwrap();
+    let project = context.places.project.to_str().unwrap();
     let inside = below(project).then(|| path.get(project.len()..).unwrap_or_default());
     let names: Vec<&str> = inside.unwrap_or_default().split('/').collect();
     names.iter().enumerate().any(|(at, name)| {

@@ -98,7 +98,7 @@ fn specificity(
         KeyPattern::Literal(_) if several => (TUPLE, 0, 0),
         KeyPattern::Literal(_) => (LITERAL, 0, 0),
         KeyPattern::Path(path) => {
-            let close = thing.file.and_then(|file| files::close(path, file, thing.world));
+            let close = thing.file.and_then(|file| files::close(path, file, thing.context));
             let (kind, length) = close.map_or((0, 0), |close| close.rank);
             (PATH, -i64::from(kind), -(length as i64))
         }
@@ -307,7 +307,7 @@ fn path(pattern: &KeyPattern, state: State, thing: Thing<'_>) -> Ways {
     match (pattern, thing.file) {
         (KeyPattern::Any, _) => vec![(true, state)],
         (KeyPattern::Path(pattern), Some(file)) => {
-            let close = files::close(pattern, file, thing.world);
+            let close = files::close(pattern, file, thing.context);
             close.map(|close| (!close.above, state)).into_iter().collect()
         }
         _ => Vec::new(),

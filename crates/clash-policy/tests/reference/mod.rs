@@ -22,7 +22,7 @@ use clash_shell::ShellCommand;
 #[derive(Clone, Copy)]
 pub(crate) struct Thing<'a> {
     pub(crate) action: &'a Action,
-    pub(crate) world: &'a JudgeContext<'a>,
+    pub(crate) context: &'a JudgeContext<'a>,
     pub(crate) command: Option<&'a ShellCommand>,
     pub(crate) host: Option<&'a str>,
     pub(crate) file: Option<&'a FileUse>,
@@ -55,9 +55,9 @@ pub(crate) struct Outcome {
     pub(crate) parts: Vec<Part>,
 }
 
-pub(crate) fn decide(layers: &[Layer], action: &Action, world: &JudgeContext<'_>) -> Outcome {
+pub(crate) fn decide(layers: &[Layer], action: &Action, context: &JudgeContext<'_>) -> Outcome {
     let policy = Policy::new(layers);
-    let thing = Thing { action, world, command: None, host: None, file: None, fields: &[] };
+    let thing = Thing { action, context, command: None, host: None, file: None, fields: &[] };
     match &action.input {
         ToolInput::Script(script) => policy.script(&clash_shell::find_commands(script), thing),
         ToolInput::Files(files) if !files.is_empty() => {
@@ -191,11 +191,11 @@ impl<'a> Policy<'a> {
     }
 
     fn file(&self, file: &FileUse, thing: Thing<'_>) -> Part {
-        if file.needs.intersects(FileCaps::CHANGE) && files::is_caged(file, thing.world) {
+        if file.needs.intersects(FileCaps::CHANGE) && files::is_caged(file, thing.context) {
             return Part { effect: Effect::Deny, sandbox: None, why: Why::Cage, judged: None };
         }
         let (mut part, _) = self.ruled(thing);
-        part.judged = self.sandbox(&part).map(|s| files::judge(s, file, thing.world));
+        part.judged = self.sandbox(&part).map(|s| files::judge(s, file, thing.context));
         part
     }
 
@@ -218,16 +218,16 @@ impl<'a> Policy<'a> {
         let untrusted = said(false);
         let said = said(true);
         let doubtful: Vec<usize> = (0..said.len()).filter(|at| said[*at][1].is_some()).collect();
-        let mut worlds: Vec<u32> = (0..1 << doubtful.len()).collect();
-        worlds.sort_by_key(|world: &u32| (world.count_ones(), *world));
+        let mut outcomes: Vec<u32> = (0..1 << doubtful.len()).collect();
+        outcomes.sort_by_key(|outcome: &u32| (outcome.count_ones(), *outcome));
         let mut strictest: Option<(Part, bool)> = None;
-        for world in worlds {
+        for outcome in outcomes {
             let claims: Vec<Claim<'a>> = said
                 .iter()
                 .enumerate()
                 .filter_map(|(at, [certain, possible])| {
                     let bit = doubtful.iter().position(|doubt| *doubt == at);
-                    let taken = bit.is_some_and(|bit| world & (1 << bit) != 0);
+                    let taken = bit.is_some_and(|bit| outcome & (1 << bit) != 0);
                     if taken { *possible } else { *certain }
                 })
                 .collect();
@@ -235,7 +235,7 @@ impl<'a> Policy<'a> {
             let stricter = match &strictest {
                 Some((known, _)) => answer.0.effect > known.effect,
                 // If the first outcome has no rule, the default holds in it.
-                None => world == 0 || answer.0.effect >= nothing,
+                None => outcome == 0 || answer.0.effect >= nothing,
             };
             if stricter {
                 strictest = Some(answer);

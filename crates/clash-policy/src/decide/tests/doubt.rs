@@ -52,7 +52,7 @@ fn a_command_with_very_many_readings_is_refused_in_time() {
     let script = format!("x{}", " -o v".repeat(30));
     let places = PolicyPlaces::imagined();
     let cwd = &places.project;
-    let world = JudgeContext {
+    let context = JudgeContext {
         places: &places,
         cwd,
         links: &NoLinks,
@@ -61,7 +61,7 @@ fn a_command_with_very_many_readings_is_refused_in_time() {
         lent: None,
     };
     let action = Action::script("claude", "default", &script);
-    let decided = decide(IrImage::open(&bytes, 0).unwrap(), &action, &world);
+    let decided = decide(IrImage::open(&bytes, 0).unwrap(), &action, &context);
     assert_eq!(decided.err(), Some(DecideError::TooManyReadings));
 }
 
