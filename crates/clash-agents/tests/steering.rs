@@ -20,11 +20,12 @@ fn every_steering_file_of_a_project_is_a_persistence_path() {
         variable: |_| None,
     };
     let project = Path::new("/srv/project");
+    let protect = ProtectSettings::default();
     let mut count = 0;
     for path in steering_paths(&user, project) {
         let Ok(below) = path.strip_prefix(project) else { continue };
         count += 1;
-        let entry = kept(&ProtectSettings::default(), below, 0, FileCaps::CREATE);
+        let entry = kept(&protect, below, 0, FileCaps::CREATE);
         assert!(entry.is_some(), "{}", below.display());
     }
     assert!(count > 10, "only {count} files");
