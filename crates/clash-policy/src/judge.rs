@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use crate::action::FileUse;
 use crate::effect::{Effect, FileCaps};
-use crate::path::{LinkResolver, PathError, PolicyPlaces, ProtectedLink, is_below};
+use crate::path::{LinkResolver, NoLinks, PathError, PolicyPlaces, ProtectedLink, is_below};
 use crate::pattern::{path_glob_matches, path_glob_reached};
 use crate::protect::{self, KeepMode, PersistencePath};
 use crate::sandbox::{PathPattern, Sandbox, WriteTarget};
@@ -27,6 +27,14 @@ pub struct JudgeContext<'a> {
     pub cage: &'a [PathBuf],
     /// The temporary directory of the session: it lies in the cage but may be changed.
     pub lent: Option<&'a Path>,
+}
+
+impl<'a> JudgeContext<'a> {
+    /// A machine without links, baseline and cage, for lints and tests.
+    pub fn without_disk(places: &'a PolicyPlaces) -> Self {
+        let (cwd, links) = (&places.project, &NoLinks);
+        Self { places, cwd, links, baseline: &[], cage: &[], lent: None }
+    }
 }
 
 /// True if no tool may change a file, because it belongs to clash or steers an agent.
@@ -392,7 +400,6 @@ pub(crate) fn closeness(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::path::NoLinks;
     use crate::sandbox::FsRule;
     use crate::span::PolicySpan;
 
@@ -433,14 +440,7 @@ mod tests {
             vars: vec![],
         };
         let baseline = [("/usr", FileCaps::parse("rx").unwrap())];
-        let context = JudgeContext {
-            places: &places,
-            cwd: &places.project,
-            links: &NoLinks,
-            baseline: &baseline,
-            cage: &[],
-            lent: None,
-        };
+        let context = JudgeContext { baseline: &baseline, ..JudgeContext::without_disk(&places) };
         test(&sandbox, &context)
     }
 
@@ -473,15 +473,7 @@ mod tests {
             crate::PolicyRegex { pattern: pattern.to_owned(), automaton }
         };
         let places = PolicyPlaces::imagined();
-        let cwd = &places.project;
-        let context = JudgeContext {
-            places: &places,
-            cwd,
-            links: &NoLinks,
-            baseline: &[],
-            cage: &[],
-            lent: None,
-        };
+        let context = JudgeContext::without_disk(&places);
         for pattern in ["SECRET[.]KEY", "Secret[.]key", "secret[.]key"] {
             let pattern = PathPattern::Regex { prefix: "$PWD".into(), regex: made(pattern) };
             let path = places.project.join("Secret.key");
@@ -532,14 +524,7 @@ mod tests {
         let inner = glob("$PWD/conf", "*.key");
         let places = PolicyPlaces::imagined();
         let cwd = &places.project;
-        let context = JudgeContext {
-            places: &places,
-            cwd,
-            links: &NoLinks,
-            baseline: &[],
-            cage: &[],
-            lent: None,
-        };
+        let context = JudgeContext::without_disk(&places);
         let shows = |rule: &FsRule, to: &str| {
             let sandbox = Sandbox { fs: vec![rule.clone()], ..Sandbox::named("s") };
             let [at, to] = ["L", to].map(|path| cwd.join(path));

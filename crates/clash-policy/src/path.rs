@@ -23,7 +23,7 @@ pub struct PolicyPlaces {
 /// Variables of policies besides `$PWD`, `$HOME` and `$TMPDIR`: the directories of
 /// toolchains and desktops. If the environment does not set one, its documented default
 /// is used: below the home, or below an earlier variable of this list.
-pub const PLACES: &[(&str, &str)] = &[
+pub const VARIABLE_DEFAULTS: &[(&str, &str)] = &[
     ("XDG_CACHE_HOME", ".cache"),
     ("XDG_CONFIG_HOME", ".config"),
     ("XDG_DATA_HOME", ".local/share"),
@@ -74,7 +74,7 @@ pub const PLACES: &[(&str, &str)] = &[
 
 /// The names of all variables a path can start with.
 pub fn variables() -> impl Iterator<Item = &'static str> {
-    ["PWD", "HOME", "TMPDIR"].into_iter().chain(PLACES.iter().map(|(name, _)| *name))
+    ["PWD", "HOME", "TMPDIR"].into_iter().chain(VARIABLE_DEFAULTS.iter().map(|(name, _)| *name))
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -157,8 +157,9 @@ impl PolicyPlaces {
         tmp: PathBuf,
         said: impl Fn(&str) -> Option<PathBuf>,
     ) -> Self {
-        let mut places = Self { project, home, tmp, vars: Vec::with_capacity(PLACES.len()) };
-        for (name, fallback) in PLACES {
+        let mut places =
+            Self { project, home, tmp, vars: Vec::with_capacity(VARIABLE_DEFAULTS.len()) };
+        for (name, fallback) in VARIABLE_DEFAULTS {
             let documented = || {
                 let below = fallback.strip_prefix('$').and_then(|rest| rest.split_once('/'));
                 let base = below.and_then(|(name, rest)| Some((places.variable(name).ok()?, rest)));

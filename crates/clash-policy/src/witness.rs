@@ -135,7 +135,7 @@ struct WitnessDraft {
     tool: Option<String>,
     mode: Option<String>,
     agent: Option<String>,
-    /// Words of a command and whether they are options.
+    /// Words of a command; true for an option.
     words: Vec<(String, bool)>,
     host: Option<String>,
     path: Option<String>,

@@ -13,7 +13,7 @@ use clash_policy::decide::{Decision, DecisionCause};
 use clash_policy::ir::{IrImage, encode};
 use clash_policy::judge::JudgeContext;
 use clash_policy::net::{NetRule, NetworkAccess};
-use clash_policy::path::{NoLinks, PolicyPlaces};
+use clash_policy::path::PolicyPlaces;
 use clash_policy::rule::{Layer, LayerKind, MatchBranch, MatchNode};
 use clash_policy::sandbox::FsRule;
 use clash_policy::{Action, Effect, FileCaps};
@@ -32,15 +32,7 @@ fn in_context<T>(test: impl FnOnce(&JudgeContext<'_>) -> T) -> T {
     };
     let cage = ["/h/.own".into()];
     let baseline = [("/usr", FileCaps::READ.union(FileCaps::EXECUTE))];
-    let cwd = &places.project;
-    test(&JudgeContext {
-        places: &places,
-        cwd,
-        links: &NoLinks,
-        baseline: &baseline,
-        cage: &cage,
-        lent: None,
-    })
+    test(&JudgeContext { baseline: &baseline, cage: &cage, ..JudgeContext::without_disk(&places) })
 }
 
 fn decided(ir: IrImage<'_>, action: &Action) -> Decision {

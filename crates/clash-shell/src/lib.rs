@@ -12,8 +12,8 @@
 //! stands for that part: `eval "$x"` is one. No rule about a particular program matches
 //! an opaque command.
 //!
-//! A script that deceives this analysis gains no right: the kernel enforces the
-//! sandbox, whatever commands were found.
+//! A script that deceives this analysis gains no right: the kernel enforces the sandbox
+//! in any case.
 //!
 //! Limits: bash and POSIX `sh`. A text that zsh or fish read differently is opaque. A
 //! script of more than 1 MiB, or one that nests more than 200 constructs, is opaque.
@@ -99,7 +99,7 @@ impl ShellWord {
         }
     }
 
-    /// Whether it is certainly one word.
+    /// True if it is certainly one word.
     pub fn is_one(&self) -> bool {
         !matches!(self, Self::Unknown)
     }

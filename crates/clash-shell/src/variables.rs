@@ -1,6 +1,6 @@
 //! Variables that steer programs, and variables that certainly do not.
 
-/// Names that change only what a program prints or how much it does.
+/// Names that change only the output of a program or the amount of its work.
 #[rustfmt::skip]
 const HARMLESS: &[&str] = &[
     "CARGO_INCREMENTAL", "CARGO_NET_OFFLINE", "CARGO_TARGET_DIR", "CARGO_TERM_COLOR",

@@ -1,6 +1,6 @@
 use super::*;
 use crate::net::NetworkAccess;
-use crate::path::{NoLinks, PolicyPlaces};
+use crate::path::PolicyPlaces;
 use crate::sandbox::{FsRule, PathPattern};
 
 fn rule(path: &str, effect: Effect, caps: &str) -> FsRule {
@@ -11,14 +11,7 @@ fn rule(path: &str, effect: Effect, caps: &str) -> FsRule {
 
 fn shown(old: &Sandbox, new: &Sandbox) -> Vec<String> {
     let places = PolicyPlaces::imagined();
-    let context = JudgeContext {
-        places: &places,
-        cwd: &places.project,
-        links: &NoLinks,
-        baseline: &[],
-        cage: &[],
-        lent: None,
-    };
+    let context = JudgeContext::without_disk(&places);
     let text = |grant: GrantChange| {
         let GrantChange { change, what, old, new } = grant;
         format!("{} {what:?} {old}→{new}", change.word())
@@ -148,10 +141,7 @@ proptest! {
         let images = (ir::encode(&old, &[], 0), ir::encode(&new, &[], 0));
         let (before, after) = (IrImage::open(&images.0, 0).unwrap(), IrImage::open(&images.1, 0).unwrap());
         let places = PolicyPlaces::imagined();
-        let context = JudgeContext {
-            places: &places, cwd: &places.project, links: &NoLinks, baseline: &[], cage: &[],
- lent: None,
-        };
+        let context = JudgeContext::without_disk(&places);
         prop_assert!(compare((before, &old), (before, &old), &context).unwrap().is_empty());
         let found = compare((before, &old), (after, &new), &context).unwrap();
         let words = ["", " a", " b", " --c", " z"];

@@ -289,7 +289,7 @@ fn option_steps<'a>(
 /// An option among the words, as a key may name it.
 #[derive(Clone, Copy)]
 enum OptionForm<'x> {
-    /// The option, and whether it certainly is one.
+    /// The option; true if it certainly is one.
     Whole(&'x str, bool),
     /// A long option that begins like this.
     Start(&'x str),

@@ -1,7 +1,7 @@
 use super::*;
 use crate::ir::encode;
 use crate::net::{HostPattern, NetRule, NetworkAccess};
-use crate::path::{NoLinks, PolicyPlaces};
+use crate::path::PolicyPlaces;
 use crate::rule::{
     KeyPattern, KeySubject, Layer, LayerGroup, LayerSettings, MatchBranch, MatchKey, MatchNode,
     PolicyRule,
@@ -75,14 +75,7 @@ fn run(layers: &[Layer], action: &Action) -> Decision {
         vars: vec![],
     };
     let cage = ["/home/u/app/.claude/settings.json".into()];
-    let context = JudgeContext {
-        places: &places,
-        cwd: &places.project,
-        links: &NoLinks,
-        baseline: &[],
-        cage: &cage,
-        lent: None,
-    };
+    let context = JudgeContext { cage: &cage, ..JudgeContext::without_disk(&places) };
     decide(ir, action, &context).unwrap()
 }
 

@@ -30,7 +30,7 @@ pub use read::{
 pub use write::encode;
 
 /// Raised with every change of the layout or of the meaning of a field.
-pub const VERSION: u32 = 5;
+pub const IMAGE_VERSION: u32 = 5;
 
 const MAGIC: &[u8; 8] = b"clashIR\0";
 const HEADER: usize = 32;
@@ -136,7 +136,7 @@ pub fn reseal(bytes: &mut [u8], build: u64) {
     let length = bytes.len() as u32;
     let sum = bytes.get(HEADER - 8..).map_or(0, checksum);
     let mut whole = MAGIC.to_vec();
-    whole.extend(VERSION.to_le_bytes());
+    whole.extend(IMAGE_VERSION.to_le_bytes());
     whole.extend(length.to_le_bytes());
     whole.extend(sum.to_le_bytes());
     bytes.iter_mut().zip(whole).for_each(|(byte, right)| *byte = right);

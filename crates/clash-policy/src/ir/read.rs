@@ -3,7 +3,8 @@
 use super::blob::BlobCodec;
 use super::write::{ANY, GLOB, HOST, LITERAL, PATH, REGEX, subject_code};
 use super::{
-    HEADER, ImageSection, IrError, IrResult, MAGIC, SourceFile, SourceStamp, VERSION, checksum,
+    HEADER, IMAGE_VERSION, ImageSection, IrError, IrResult, MAGIC, SourceFile, SourceStamp,
+    checksum,
 };
 use crate::effect::Effect;
 use crate::net::HostPattern;
@@ -56,7 +57,7 @@ impl<'a> IrImage<'a> {
         if bytes.get(..MAGIC.len()) != Some(MAGIC.as_slice()) {
             return Err(IrError::NotIr);
         }
-        if ir.word(8)? != VERSION || ir.long(24)? != build {
+        if ir.word(8)? != IMAGE_VERSION || ir.long(24)? != build {
             return Err(IrError::OtherVersion);
         }
         let checked = bytes.get(24..).ok_or(IrError::Damaged)?;

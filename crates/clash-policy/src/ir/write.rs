@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::blob::BlobCodec;
-use super::{HEADER, ImageSection, MAGIC, SourceFile, VERSION, checksum};
+use super::{HEADER, IMAGE_VERSION, ImageSection, MAGIC, SourceFile, checksum};
 use crate::effect::Effect;
 use crate::rule::{KeyPattern, KeySubject, Layer, MatchBranch, MatchNode, OnViolation, PolicyRule};
 use crate::span::PolicySpan;
@@ -282,7 +282,7 @@ impl ImageWriter {
         checked.extend(body);
         let length = (HEADER - 8 + checked.len()) as u32;
         let mut out = MAGIC.to_vec();
-        out.extend(VERSION.to_le_bytes());
+        out.extend(IMAGE_VERSION.to_le_bytes());
         out.extend(length.to_le_bytes());
         out.extend(checksum(&checked).to_le_bytes());
         out.extend(checked);

@@ -1,6 +1,6 @@
 use super::*;
 use crate::net::NetRule;
-use crate::path::{NoLinks, PolicyPlaces};
+use crate::path::PolicyPlaces;
 use crate::sandbox::{EnvRule, FsRule, PathPattern, WriteTarget};
 use crate::span::PolicySpan;
 use clash_shell::find_commands;
@@ -11,15 +11,7 @@ fn places() -> PolicyPlaces {
 
 fn in_context<T>(test: impl FnOnce(&JudgeContext<'_>) -> T) -> T {
     let places = places();
-    let cwd = &places.project;
-    test(&JudgeContext {
-        places: &places,
-        cwd,
-        links: &NoLinks,
-        baseline: &[],
-        cage: &[],
-        lent: None,
-    })
+    test(&JudgeContext::without_disk(&places))
 }
 
 fn grants(path: &str, net: NetworkAccess) -> Sandbox {
@@ -246,15 +238,7 @@ impl crate::path::LinkResolver for OtherRepository {
 #[test]
 fn git_is_judged_by_the_directory_it_works_in() {
     let places = places();
-    let cwd = &places.project;
-    let context = JudgeContext {
-        places: &places,
-        cwd,
-        links: &OtherRepository,
-        baseline: &[],
-        cage: &[],
-        lent: None,
-    };
+    let context = JudgeContext { links: &OtherRepository, ..JudgeContext::without_disk(&places) };
     let found = |script: &str| {
         let commands = find_commands(script);
         steered(commands.last().unwrap(), SandboxWidening::Credentials, &[], &context).is_some()

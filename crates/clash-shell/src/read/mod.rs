@@ -190,7 +190,7 @@ impl<'a> ScriptParser<'a> {
         Some(self.slice(start, self.at))
     }
 
-    /// Whether `<(` or `>(` begins here.
+    /// True if `<(` or `>(` comes next.
     fn sees_process(&self) -> bool {
         self.sees("<(") || self.sees(">(")
     }

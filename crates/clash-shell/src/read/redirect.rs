@@ -92,7 +92,7 @@ impl ScriptParser<'_> {
     }
 }
 
-/// The word that ends a here-document, and whether a part of it is quoted.
+/// The word that ends a here-document; true if a part of it is quoted.
 fn delimiter(target: &RawWord, source: &str) -> ParseOutcome<(String, bool)> {
     let mut text = String::new();
     let mut quoted = false;

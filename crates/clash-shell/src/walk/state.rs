@@ -104,7 +104,7 @@ pub(super) fn note_variable(
 
 /// Names that bash sets itself or does not let a script set.
 fn is_special(name: &str) -> bool {
-    const NAMES: &[&str] = &[
+    const SPECIAL_NAMES: &[&str] = &[
         "_",
         "COPROC",
         "DIRSTACK",
@@ -135,7 +135,7 @@ fn is_special(name: &str) -> bool {
         "MACHTYPE",
         "OSTYPE",
     ];
-    NAMES.contains(&name) || name.starts_with("BASH") || name.starts_with("COMP_")
+    SPECIAL_NAMES.contains(&name) || name.starts_with("BASH") || name.starts_with("COMP_")
 }
 
 impl ScriptState {

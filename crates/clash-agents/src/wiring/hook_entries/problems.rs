@@ -147,6 +147,6 @@ pub(super) fn is_ground(name: &str) -> bool {
         "TMPDIR",
     ];
     const STARTS: [&str; 6] = ["BASH", "DYLD_", "GLIBC_", "LD_", "XDG_", "ZDOTDIR"];
-    let place = clash_policy::path::PLACES.iter().any(|(place, _)| *place == name);
+    let place = clash_policy::path::VARIABLE_DEFAULTS.iter().any(|(place, _)| *place == name);
     place || NAMES.contains(&name) || STARTS.iter().any(|start| name.starts_with(start))
 }

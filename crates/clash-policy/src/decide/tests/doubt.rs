@@ -51,15 +51,7 @@ fn a_command_with_very_many_readings_is_refused_in_time() {
     let bytes = encode(&layers, &[], 0);
     let script = format!("x{}", " -o v".repeat(30));
     let places = PolicyPlaces::imagined();
-    let cwd = &places.project;
-    let context = JudgeContext {
-        places: &places,
-        cwd,
-        links: &NoLinks,
-        baseline: &[],
-        cage: &[],
-        lent: None,
-    };
+    let context = JudgeContext::without_disk(&places);
     let action = Action::script("claude", "default", &script);
     let decided = decide(IrImage::open(&bytes, 0).unwrap(), &action, &context);
     assert_eq!(decided.err(), Some(DecideError::TooManyReadings));

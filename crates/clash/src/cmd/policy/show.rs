@@ -39,7 +39,7 @@ impl Args {
         layers.retain(|layer| self.layer.is_none_or(|kind| kind == layer.kind));
         unless_closed(if self.json {
             let layers: Vec<Value> = layers.iter().map(layer_json).collect();
-            out.json(&json!({"ir": ir::VERSION, "layers": layers}))
+            out.json(&json!({"ir": ir::IMAGE_VERSION, "layers": layers}))
         } else {
             layers.iter().try_for_each(|layer| show(out, layer))
         })
