@@ -144,8 +144,8 @@ pub fn next_significant(words: &[ShellWord], at: usize) -> NextWord {
                 let table = base.filter(|program| program.anywhere || !subcommand);
                 match table.and_then(|program| program.option(text)) {
                     Some(values) => index += values,
-                    // An unknown option in front of `at` has taken its value in front
-                    // of `at` too.
+                    // The word behind this option is in front of `at`, so it does not
+                    // matter if the option takes it.
                     None if index < at => {}
                     None => return NextWord::Unsure,
                 }

@@ -95,9 +95,9 @@ impl OpenWord<'_> {
     }
 }
 
-/// Behind an unknown option, this many words are candidates. Beyond them, any word
-/// could come next.
-const LOOK_AHEAD: usize = 64;
+/// The search for the next word behind options looks at this many words. Behind them,
+/// any word could come next.
+const MAX_LOOK_AHEAD_WORDS: usize = 64;
 
 pub(super) fn steps<'a>(
     node: &NodeRef<'a>,
@@ -201,7 +201,7 @@ fn possible_words<'x>(facts: &'x MatchFacts<'_>, place: TreePosition) -> NextWor
     for (offset, word) in rest.iter().enumerate() {
         let next = place.at + offset + 1;
         let program = place.at + offset == 0;
-        if offset > LOOK_AHEAD {
+        if offset > MAX_LOOK_AHEAD_WORDS {
             return NextWords { known, open: Some(OpenWord { prefix: "", next, wild: true }) };
         }
         if !program && word.prefix().starts_with(['-', '+']) {

@@ -6,8 +6,8 @@ use super::{InnerCommand, RunnerCommands};
 const SETTING: &str = "a setting of git names a program";
 
 /// Subcommands that are part of git; every other word is an alias or a separate
-/// program. Subcommands that run a transport program of their own are left out on
-/// purpose.
+/// program. Subcommands that reach a remote in a way of their own, for example `svn`,
+/// are left out on purpose.
 #[rustfmt::skip]
 const SUBCOMMANDS: &[&str] = &[
     "add", "am", "annotate", "apply", "archive", "bisect", "blame", "branch", "bundle", "cat-file",
@@ -232,7 +232,8 @@ fn subcommand_runs(name: &str, args: &[ShellWord], through: &mut RunnerCommands)
     }
 }
 
-/// The command of `git submodule foreach`. Git gives a single word to a shell.
+/// The command of `git submodule foreach`. Git gives a first word that is no plain
+/// name, such as `'make -j'`, to a shell.
 fn foreach(words: &[ShellWord]) -> Option<InnerCommand> {
     let option = |word: &&ShellWord| matches!(word.known(), Some("--recursive" | "-q" | "--quiet"));
     let words: Vec<ShellWord> = words.iter().filter(|word| !option(word)).cloned().collect();

@@ -180,8 +180,8 @@ pub(super) fn env(args: &[ShellWord]) -> RunnerCommands {
                 ("C" | "chdir", value) => through.directory = value,
                 ("S" | "split-string", Some(ShellWord::Known(text))) if splits < 8 => {
                     splits += 1;
-                    // Only plain blanks: quotes and escapes split differently in other
-                    // versions of env.
+                    // Only a text that splits at blanks: quotes, escapes and variables
+                    // have rules of their own.
                     if text.contains(['\\', '"', '\'', '$', '#']) {
                         return through.hidden("it splits a text that is not plain");
                     }

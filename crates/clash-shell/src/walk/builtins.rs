@@ -183,7 +183,8 @@ impl ScriptWalker {
             }
             let fine = flags.chars().all(|c| "abefhmoptuvxBCEHPT".contains(c))
                 && named.is_none_or(|name| PLAIN.contains(&name));
-            // `-p` keeps the effective user, `-H` gives `!` a meaning.
+            // `-p` is the privileged mode, `-H` gives `!` a meaning, `-t` ends after
+            // one command.
             if !fine || flags.contains(['p', 'H', 't']) {
                 self.cannot_see(source, READS);
             }
