@@ -20,8 +20,8 @@ use clash_policy::{Action, Effect, FileCaps};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::Index;
-use reference::generate::{self, Below, action, policy};
-use reference::{Outcome, Part, Why};
+use reference::generate::{self, TreeLevel, action, policy};
+use reference::{ReferenceCause, ReferenceDecision, ReferencePart};
 
 fn in_context<T>(test: impl FnOnce(&JudgeContext<'_>) -> T) -> T {
     let places = PolicyPlaces {
@@ -39,22 +39,22 @@ fn decided(ir: IrImage<'_>, action: &Action) -> Decision {
     in_context(|context| clash_policy::decide(ir, action, context).unwrap())
 }
 
-fn outcome(decision: &Decision) -> Outcome {
-    let part = |part: &clash_policy::decide::DecisionPart| Part {
+fn outcome(decision: &Decision) -> ReferenceDecision {
+    let part = |part: &clash_policy::decide::DecisionPart| ReferencePart {
         effect: part.effect,
         sandbox: part.sandbox.clone(),
         why: match &part.cause {
-            DecisionCause::Rule { span, .. } => Why::Rule(span.line),
-            DecisionCause::Default { span, .. } => Why::Default(span.line),
-            DecisionCause::Inert | DecisionCause::Opened => Why::Inert,
-            DecisionCause::Cage => Why::Cage,
+            DecisionCause::Rule { span, .. } => ReferenceCause::Rule(span.line),
+            DecisionCause::Default { span, .. } => ReferenceCause::Default(span.line),
+            DecisionCause::Inert | DecisionCause::Opened => ReferenceCause::Inert,
+            DecisionCause::Cage => ReferenceCause::Cage,
         },
         judged: part
             .judged
             .as_ref()
             .map(|judged| (judged.effect, judged.rule.as_ref().map(|(_, span)| span.line))),
     };
-    Outcome {
+    ReferenceDecision {
         effect: decision.effect,
         sandbox: decision.sandbox.as_ref().map(|sandbox| sandbox.name.clone()),
         conflict: decision.conflict.is_some(),
@@ -129,7 +129,14 @@ fn effects(layers: &[Layer], actions: &[Action]) -> Vec<Effect> {
 
 /// A branch whose rules all deny.
 fn denying() -> impl Strategy<Value = MatchBranch> {
-    let at = [Below::Top, Below::Word, Below::Host, Below::Path, Below::Field, Below::Value];
+    let at = [
+        TreeLevel::Top,
+        TreeLevel::Word,
+        TreeLevel::Host,
+        TreeLevel::Path,
+        TreeLevel::Field,
+        TreeLevel::Value,
+    ];
     proptest::sample::select(at.to_vec()).prop_flat_map(|at| generate::branch(2, at)).prop_map(
         |mut branch| {
             generate::each_rule(std::slice::from_mut(&mut branch), &mut |rule| {

@@ -6,7 +6,7 @@ use clash_policy::pattern::path_glob_matches;
 use clash_policy::sandbox::{PathPattern, Sandbox, WriteTarget};
 use clash_policy::{Effect, FileCaps, FileUse};
 
-pub(crate) struct Close {
+pub(crate) struct KeyCloseness {
     /// Greater is closer: 2 for the path itself, 1 for a pattern, 0 for a directory
     /// above it; then the length.
     pub(crate) rank: (u8, usize),
@@ -22,7 +22,7 @@ pub(crate) fn close(
     pattern: &PathPattern,
     file: &FileUse,
     context: &JudgeContext<'_>,
-) -> Option<Close> {
+) -> Option<KeyCloseness> {
     let fixed = context.places.expand(pattern.fixed()).unwrap();
     let base = fold(fixed.to_str().unwrap(), file.caseless);
     let path = fold(file.path.to_str().unwrap(), file.caseless);
@@ -33,7 +33,7 @@ pub(crate) fn close(
     } else {
         path.strip_prefix(&base)?.strip_prefix('/')?
     };
-    let here = |kind, length| Some(Close { rank: (kind, length), above: false });
+    let here = |kind, length| Some(KeyCloseness { rank: (kind, length), above: false });
     // The name of the file below the fixed part, then the directories above it.
     let names: Vec<&str> = inside.split('/').collect();
     let tails = || (1..=names.len()).rev().map(|count| names[..count].join("/"));
@@ -41,7 +41,7 @@ pub(crate) fn close(
         let plain = text.chars().filter(|c| *c != '*' && *c != '?').count();
         let found =
             tails().position(|tail| (!tail.is_empty() || tails().count() == 1) && is(&tail));
-        found.map(|at| Close { rank: (1, base.len() + plain), above: at > 0 })
+        found.map(|at| KeyCloseness { rank: (1, base.len() + plain), above: at > 0 })
     };
     match pattern {
         PathPattern::Subpath { .. } if inside.is_empty() => here(2, base.len()),

@@ -194,12 +194,12 @@ fn value_key() -> BoxedStrategy<MatchKey> {
 }
 
 /// A subtree that may be below a key, up to the remaining depth.
-fn below(key: &MatchKey, depth: u32, at: Below) -> BoxedStrategy<MatchNode> {
+fn below(key: &MatchKey, depth: u32, at: TreeLevel) -> BoxedStrategy<MatchNode> {
     let leaf = rule().prop_map(MatchNode::Rule).boxed();
     let next = match (key.subject, at) {
         (KeySubject::Mode | KeySubject::Agent, at) => at,
-        (KeySubject::Field, _) if key.patterns != [KeyPattern::Any] => Below::Value,
-        (KeySubject::Value, _) => Below::Field,
+        (KeySubject::Field, _) if key.patterns != [KeyPattern::Any] => TreeLevel::Value,
+        (KeySubject::Value, _) => TreeLevel::Field,
         (KeySubject::Host | KeySubject::Path | KeySubject::End, _) => return leaf,
         (_, at) => at,
     };
@@ -210,7 +210,7 @@ fn below(key: &MatchKey, depth: u32, at: Below) -> BoxedStrategy<MatchNode> {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Below {
+pub(crate) enum TreeLevel {
     Top,
     Word,
     Host,
@@ -219,19 +219,23 @@ pub(crate) enum Below {
     Value,
 }
 
-fn tree(depth: u32, at: Below, size: std::ops::Range<usize>) -> BoxedStrategy<Vec<MatchBranch>> {
+fn tree(
+    depth: u32,
+    at: TreeLevel,
+    size: std::ops::Range<usize>,
+) -> BoxedStrategy<Vec<MatchBranch>> {
     vec(branch(depth, at), size).boxed()
 }
 
 /// One key with its subtree.
-pub(crate) fn branch(depth: u32, at: Below) -> BoxedStrategy<MatchBranch> {
+pub(crate) fn branch(depth: u32, at: TreeLevel) -> BoxedStrategy<MatchBranch> {
     let key = match at {
-        Below::Top => return top_branch(depth),
-        Below::Word => word_key(),
-        Below::Host => host_key(),
-        Below::Path => path_key(),
-        Below::Field => field_key(),
-        Below::Value => value_key(),
+        TreeLevel::Top => return top_branch(depth),
+        TreeLevel::Word => word_key(),
+        TreeLevel::Host => host_key(),
+        TreeLevel::Path => path_key(),
+        TreeLevel::Field => field_key(),
+        TreeLevel::Value => value_key(),
     };
     key.prop_flat_map(move |key| {
         below(&key, depth, at).prop_map(move |then| MatchBranch { key: key.clone(), then })
@@ -251,18 +255,18 @@ fn top_branch(depth: u32) -> BoxedStrategy<MatchBranch> {
         (key, node(depth, at)).prop_map(|(key, then)| MatchBranch { key, then }).boxed()
     };
     let mut kinds = vec![
-        (8, tool("Bash", Below::Word)),
-        (2, tool("Read", Below::Path)),
-        (2, several(keys(KeySubject::Tool, literals(&["Read", "Write"])), Below::Path)),
-        (3, tool("WebFetch", Below::Host)),
-        (2, tool("mcp__x", Below::Field)),
-        (1, several(keys(KeySubject::Tool, literals(&TOOLS)), Below::Field)),
-        (1, several(keys(KeySubject::Tool, globs(&["mcp__*", "B*", "*"])), Below::Field)),
-        (1, several(regex_keys(KeySubject::Tool), Below::Field)),
+        (8, tool("Bash", TreeLevel::Word)),
+        (2, tool("Read", TreeLevel::Path)),
+        (2, several(keys(KeySubject::Tool, literals(&["Read", "Write"])), TreeLevel::Path)),
+        (3, tool("WebFetch", TreeLevel::Host)),
+        (2, tool("mcp__x", TreeLevel::Field)),
+        (1, several(keys(KeySubject::Tool, literals(&TOOLS)), TreeLevel::Field)),
+        (1, several(keys(KeySubject::Tool, globs(&["mcp__*", "B*", "*"])), TreeLevel::Field)),
+        (1, several(regex_keys(KeySubject::Tool), TreeLevel::Field)),
         (1, leaf_branch(any_key(KeySubject::Tool))),
     ];
     if depth > 0 {
-        let inner = (mode_or_agent(), tree(depth - 1, Below::Top, 1..3))
+        let inner = (mode_or_agent(), tree(depth - 1, TreeLevel::Top, 1..3))
             .prop_map(|(key, below)| MatchBranch { key, then: MatchNode::Tree(below) });
         kinds.push((3, inner.boxed()));
     }
@@ -273,7 +277,7 @@ fn leaf_branch(key: BoxedStrategy<MatchKey>) -> BoxedStrategy<MatchBranch> {
     (key, rule()).prop_map(|(key, rule)| MatchBranch { key, then: MatchNode::Rule(rule) }).boxed()
 }
 
-fn node(depth: u32, at: Below) -> BoxedStrategy<MatchNode> {
+fn node(depth: u32, at: TreeLevel) -> BoxedStrategy<MatchNode> {
     let leaf = rule().prop_map(MatchNode::Rule).boxed();
     if depth == 0 {
         return leaf;
@@ -344,9 +348,10 @@ fn settings() -> impl Strategy<Value = LayerSettings> {
 }
 
 pub(crate) fn layer(kind: LayerKind) -> impl Strategy<Value = Layer> {
-    let group = (select(vec!["", "p"]), tree(3, Below::Top, 1..5)).prop_map(|(name, branches)| {
-        LayerGroup { name: name.to_owned(), doc: String::new(), branches }
-    });
+    let group =
+        (select(vec!["", "p"]), tree(3, TreeLevel::Top, 1..5)).prop_map(|(name, branches)| {
+            LayerGroup { name: name.to_owned(), doc: String::new(), branches }
+        });
     (settings(), vec(group, 1..3), vec(sandbox(), 3), any::<bool>()).prop_map(
         move |(settings, groups, sandboxes, trusted)| Layer {
             kind,

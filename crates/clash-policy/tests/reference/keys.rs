@@ -4,12 +4,12 @@ use clash_policy::pattern::{glob_matches, host_matches};
 use clash_policy::rule::{KeyPattern, KeySubject, MatchKey};
 use clash_shell::{CommandDirectory, NextWord, ShellWord, next_significant};
 
-use super::Thing;
+use super::ReferenceSubject;
 use super::files;
 
 /// The progress of the keys above.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct State {
+pub(crate) struct KeyProgress {
     /// The number of words that the keys above have matched.
     used: usize,
     /// The index at which the remaining options begin.
@@ -22,11 +22,11 @@ pub(crate) struct State {
 /// Smaller is more specific: the kind of key, its length (twice, for hosts and paths),
 /// 1 for one of several alternatives, its index in the source, and the index of the
 /// word it matches.
-pub(crate) type Rank = (u8, i64, i64, u8, usize, usize);
+pub(crate) type KeyRank = (u8, i64, i64, u8, usize, usize);
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Step {
-    pub(crate) rank: Rank,
+pub(crate) struct KeyMatch {
+    pub(crate) rank: KeyRank,
     /// The index of the alternative.
     pub(crate) key: usize,
     pub(crate) sure: bool,
@@ -49,9 +49,9 @@ pub(crate) fn names_a_command(key: &MatchKey) -> bool {
 pub(crate) fn ways(
     key: &MatchKey,
     order: usize,
-    state: State,
-    thing: Thing<'_>,
-) -> Vec<(Step, State)> {
+    state: KeyProgress,
+    thing: ReferenceSubject<'_>,
+) -> Vec<(KeyMatch, KeyProgress)> {
     let several = key.patterns.len() > 1;
     let mut found = Vec::new();
     for (alternative, pattern) in key.patterns.iter().enumerate() {
@@ -74,7 +74,7 @@ pub(crate) fn ways(
             let named = key.subject == KeySubject::Field && *pattern != KeyPattern::Any;
             let field = next.field.filter(|_| named);
             let rank = (kind, length, form, tuple, order, field.unwrap_or(next.used));
-            found.push((Step { rank, key: alternative, sure, field }, next));
+            found.push((KeyMatch { rank, key: alternative, sure, field }, next));
         }
     }
     found
@@ -84,7 +84,7 @@ fn specificity(
     subject: KeySubject,
     pattern: &KeyPattern,
     several: bool,
-    thing: Thing<'_>,
+    thing: ReferenceSubject<'_>,
 ) -> (u8, i64, i64) {
     match pattern {
         KeyPattern::Any => (ANY, 0, 0),
@@ -117,7 +117,7 @@ fn specificity(
     }
 }
 
-type Ways = Vec<(bool, State)>;
+type KeyMatches = Vec<(bool, KeyProgress)>;
 
 fn is(pattern: &KeyPattern, text: &str) -> bool {
     match pattern {
@@ -129,12 +129,12 @@ fn is(pattern: &KeyPattern, text: &str) -> bool {
     }
 }
 
-fn text(pattern: &KeyPattern, text: Option<&str>, state: State) -> Ways {
+fn text(pattern: &KeyPattern, text: Option<&str>, state: KeyProgress) -> KeyMatches {
     text.filter(|text| is(pattern, text)).map(|_| (true, state)).into_iter().collect()
 }
 
 /// The words of the command; `None` for an opaque command and for other tools.
-fn words<'a>(thing: Thing<'a>) -> Option<&'a [ShellWord]> {
+fn words<'a>(thing: ReferenceSubject<'a>) -> Option<&'a [ShellWord]> {
     match thing.command {
         Some(command) if command.opaque.is_some() => None,
         Some(command) => Some(&command.words),
@@ -144,15 +144,15 @@ fn words<'a>(thing: Thing<'a>) -> Option<&'a [ShellWord]> {
 
 /// The next significant word. Behind an option it may be the value of the option; then
 /// the next word is the one after it.
-fn word(pattern: &KeyPattern, state: State, thing: Thing<'_>) -> Ways {
+fn word(pattern: &KeyPattern, state: KeyProgress, thing: ReferenceSubject<'_>) -> KeyMatches {
     if *pattern == KeyPattern::Any {
         let all = thing.command.map_or(0, |command| command.words.len());
-        return vec![(true, State { used: all, ..state })];
+        return vec![(true, KeyProgress { used: all, ..state })];
     }
     let Some(words) = words(thing) else { return Vec::new() };
-    let behind = |at, wild| State { used: at + 1, options: at + 1, wild, ..state };
+    let behind = |at, wild| KeyProgress { used: at + 1, options: at + 1, wild, ..state };
     if state.wild {
-        let next = State { options: state.used, ..state };
+        let next = KeyProgress { options: state.used, ..state };
         return vec![(false, next)];
     }
     let mut found = match next_significant(words, state.used) {
@@ -179,12 +179,12 @@ fn base_name(program: &str) -> &str {
     program.split('/').next_back().unwrap()
 }
 
-fn possible(pattern: &KeyPattern, words: &[ShellWord], state: State) -> Ways {
+fn possible(pattern: &KeyPattern, words: &[ShellWord], state: KeyProgress) -> KeyMatches {
     let mut found = Vec::new();
     let mut may_be_value = false;
     for (at, word) in words.iter().enumerate().skip(state.used) {
         let name = |text| if at == 0 { base_name(text) } else { text };
-        let behind = State { used: at + 1, options: at + 1, ..state };
+        let behind = KeyProgress { used: at + 1, options: at + 1, ..state };
         if at > 0 && word.prefix().starts_with(['-', '+']) {
             may_be_value = true;
             continue;
@@ -212,7 +212,7 @@ fn possible(pattern: &KeyPattern, words: &[ShellWord], state: State) -> Ways {
                 _ => true,
             };
             let wild = may_be_value || !one;
-            found.extend(could.then_some((false, State { wild, ..behind })));
+            found.extend(could.then_some((false, KeyProgress { wild, ..behind })));
             break;
         };
         found.extend(is(pattern, name(text)).then_some((false, behind)));
@@ -225,7 +225,7 @@ fn possible(pattern: &KeyPattern, words: &[ShellWord], state: State) -> Ways {
 }
 
 /// An option anywhere in the rest, bundled, with a value or abbreviated.
-fn option(pattern: &KeyPattern, state: State, thing: Thing<'_>) -> Ways {
+fn option(pattern: &KeyPattern, state: KeyProgress, thing: ReferenceSubject<'_>) -> KeyMatches {
     let Some(words) = words(thing) else { return Vec::new() };
     let rest = words.get(state.options..).unwrap_or_default();
     let abbreviates = |form: &str| match pattern {
@@ -279,7 +279,7 @@ fn option(pattern: &KeyPattern, state: State, thing: Thing<'_>) -> Ways {
     if sure || possible { vec![(sure && !state.wild, state)] } else { Vec::new() }
 }
 
-fn end(state: State, thing: Thing<'_>) -> Ways {
+fn end(state: KeyProgress, thing: ReferenceSubject<'_>) -> KeyMatches {
     let Some(words) = words(thing) else { return Vec::new() };
     let rest = words.get(state.used..).unwrap_or_default();
     // Behind an unknown word, the rest may be part of it.
@@ -289,7 +289,7 @@ fn end(state: State, thing: Thing<'_>) -> Ways {
     vec![(rest.is_empty() && !state.wild, state)]
 }
 
-fn host(pattern: &KeyPattern, state: State, thing: Thing<'_>) -> Ways {
+fn host(pattern: &KeyPattern, state: KeyProgress, thing: ReferenceSubject<'_>) -> KeyMatches {
     let matches = match (pattern, thing.host) {
         (KeyPattern::Any, _) => true,
         (_, None) => false,
@@ -303,7 +303,7 @@ fn host(pattern: &KeyPattern, state: State, thing: Thing<'_>) -> Ways {
     if matches { vec![(true, state)] } else { Vec::new() }
 }
 
-fn path(pattern: &KeyPattern, state: State, thing: Thing<'_>) -> Ways {
+fn path(pattern: &KeyPattern, state: KeyProgress, thing: ReferenceSubject<'_>) -> KeyMatches {
     match (pattern, thing.file) {
         (KeyPattern::Any, _) => vec![(true, state)],
         (KeyPattern::Path(pattern), Some(file)) => {
@@ -314,24 +314,24 @@ fn path(pattern: &KeyPattern, state: State, thing: Thing<'_>) -> Ways {
     }
 }
 
-fn field(pattern: &KeyPattern, state: State, thing: Thing<'_>) -> Ways {
+fn field(pattern: &KeyPattern, state: KeyProgress, thing: ReferenceSubject<'_>) -> KeyMatches {
     match pattern {
         KeyPattern::Any => vec![(true, state)],
         KeyPattern::Literal(name) => {
             let named = thing.fields.iter().enumerate().filter(|(_, field)| field.name == *name);
-            named.map(|(at, _)| (true, State { field: Some(at), ..state })).collect()
+            named.map(|(at, _)| (true, KeyProgress { field: Some(at), ..state })).collect()
         }
         _ => Vec::new(),
     }
 }
 
 /// A field with several values matches for certain if all of them do.
-fn value(pattern: &KeyPattern, state: State, thing: Thing<'_>) -> Ways {
+fn value(pattern: &KeyPattern, state: KeyProgress, thing: ReferenceSubject<'_>) -> KeyMatches {
     let values = match state.field {
         Some(at) => thing.fields[at].values.as_slice(),
         None => &[],
     };
-    let next = State { field: None, ..state };
+    let next = KeyProgress { field: None, ..state };
     let matching = values.iter().filter(|value| is(pattern, value)).count();
     if *pattern == KeyPattern::Any || matching > 0 {
         vec![(matching == values.len(), next)]

@@ -20,7 +20,7 @@ use clash_shell::ShellCommand;
 
 /// One thing to decide: a command, path, host or tool input.
 #[derive(Clone, Copy)]
-pub(crate) struct Thing<'a> {
+pub(crate) struct ReferenceSubject<'a> {
     pub(crate) action: &'a Action,
     pub(crate) context: &'a JudgeContext<'a>,
     pub(crate) command: Option<&'a ShellCommand>,
@@ -30,7 +30,7 @@ pub(crate) struct Thing<'a> {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Why {
+pub(crate) enum ReferenceCause {
     /// By the line of the rule.
     Rule(u32),
     Default(u32),
@@ -39,34 +39,39 @@ pub(crate) enum Why {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Part {
+pub(crate) struct ReferencePart {
     pub(crate) effect: Effect,
     pub(crate) sandbox: Option<String>,
-    pub(crate) why: Why,
+    pub(crate) why: ReferenceCause,
     /// The answer of the sandbox about the path or host, and the line of its rule.
     pub(crate) judged: Option<(Effect, Option<u32>)>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Outcome {
+pub(crate) struct ReferenceDecision {
     pub(crate) effect: Effect,
     pub(crate) sandbox: Option<String>,
     pub(crate) conflict: bool,
-    pub(crate) parts: Vec<Part>,
+    pub(crate) parts: Vec<ReferencePart>,
 }
 
-pub(crate) fn decide(layers: &[Layer], action: &Action, context: &JudgeContext<'_>) -> Outcome {
-    let policy = Policy::new(layers);
-    let thing = Thing { action, context, command: None, host: None, file: None, fields: &[] };
+pub(crate) fn decide(
+    layers: &[Layer],
+    action: &Action,
+    context: &JudgeContext<'_>,
+) -> ReferenceDecision {
+    let policy = ReferencePolicy::new(layers);
+    let thing =
+        ReferenceSubject { action, context, command: None, host: None, file: None, fields: &[] };
     match &action.input {
         ToolInput::Script(script) => policy.script(&clash_shell::find_commands(script), thing),
         ToolInput::Files(files) if !files.is_empty() => {
-            let one = |file| policy.file(file, Thing { file: Some(file), ..thing });
+            let one = |file| policy.file(file, ReferenceSubject { file: Some(file), ..thing });
             together(files.iter().map(one).collect(), false)
         }
         ToolInput::Hosts(hosts) if !hosts.is_empty() => {
             let parts = hosts.iter().map(|host| {
-                let thing = Thing { host: Some(&host.host), ..thing };
+                let thing = ReferenceSubject { host: Some(&host.host), ..thing };
                 let (mut part, named) = policy.ruled(thing);
                 if named {
                     let sandbox = policy.sandbox(&part);
@@ -77,7 +82,7 @@ pub(crate) fn decide(layers: &[Layer], action: &Action, context: &JudgeContext<'
             together(parts.collect(), false)
         }
         ToolInput::Fields(fields) => {
-            together(vec![policy.ruled(Thing { fields, ..thing }).0], true)
+            together(vec![policy.ruled(ReferenceSubject { fields, ..thing }).0], true)
         }
         ToolInput::Files(_) | ToolInput::Hosts(_) => together(vec![policy.ruled(thing).0], true),
     }
@@ -85,7 +90,7 @@ pub(crate) fn decide(layers: &[Layer], action: &Action, context: &JudgeContext<'
 
 /// The strictest part decides. Commands share one room, so they must agree on
 /// its sandbox.
-fn together(mut parts: Vec<Part>, one_room: bool) -> Outcome {
+fn together(mut parts: Vec<ReferencePart>, one_room: bool) -> ReferenceDecision {
     for part in &mut parts {
         if let Some((effect, _)) = part.judged {
             part.effect = part.effect.max(effect);
@@ -97,24 +102,24 @@ fn together(mut parts: Vec<Part>, one_room: bool) -> Outcome {
     let differ = rooms.iter().any(|room| Some(*room) != sandbox.as_ref());
     let conflict = one_room && differ && strictest < Effect::Deny;
     let effect = if conflict { Effect::Deny } else { strictest };
-    Outcome { effect, sandbox, conflict, parts }
+    ReferenceDecision { effect, sandbox, conflict, parts }
 }
 
 /// A matching rule with its layer.
 #[derive(Clone, Copy)]
-struct Claim<'a> {
+struct ReferenceClaim<'a> {
     kind: LayerKind,
     trusted: bool,
     rule: &'a PolicyRule,
 }
 
-impl Claim<'_> {
+impl ReferenceClaim<'_> {
     fn effect(&self) -> Effect {
         if self.trusted { self.rule.effect } else { self.rule.effect.max(Effect::Ask) }
     }
 }
 
-struct Policy<'a> {
+struct ReferencePolicy<'a> {
     layers: Vec<&'a Layer>,
     /// The default rule, and the effect after layers that can only tighten.
     default: (&'a PolicyRule, Effect),
@@ -122,7 +127,7 @@ struct Policy<'a> {
     all: &'a [Layer],
 }
 
-impl<'a> Policy<'a> {
+impl<'a> ReferencePolicy<'a> {
     fn new(all: &'a [Layer]) -> Self {
         let trusted = || all.iter().filter(|layer| layer.trusted);
         let default = trusted().find_map(|layer| layer.settings.default.as_ref()).unwrap();
@@ -143,40 +148,45 @@ impl<'a> Policy<'a> {
         }
     }
 
-    fn sandbox(&self, part: &Part) -> Option<&'a Sandbox> {
+    fn sandbox(&self, part: &ReferencePart) -> Option<&'a Sandbox> {
         let name = part.sandbox.as_ref()?;
         self.all.iter().flat_map(|layer| &layer.sandboxes).find(|s| s.name == *name)
     }
 
-    fn by_default(&self) -> (Part, bool) {
+    fn by_default(&self) -> (ReferencePart, bool) {
         let (rule, effect) = self.default;
         let sandbox = rule.sandbox.as_deref();
-        let part = Part {
+        let part = ReferencePart {
             effect,
             sandbox: Some(sandbox.unwrap_or(self.default_sandbox).to_owned()),
-            why: Why::Default(rule.span.line),
+            why: ReferenceCause::Default(rule.span.line),
             judged: None,
         };
         (part, sandbox.is_some())
     }
 
-    fn script(&self, commands: &[ShellCommand], thing: Thing<'_>) -> Outcome {
+    fn script(&self, commands: &[ShellCommand], thing: ReferenceSubject<'_>) -> ReferenceDecision {
         let needs_none = |command: &ShellCommand| {
             clash_shell::is_inert(command) || clash_shell::is_filter(command)
         };
         let nothing_else = commands.iter().all(needs_none);
-        let mut parts: Vec<Part> = Vec::new();
+        let mut parts: Vec<ReferencePart> = Vec::new();
         for command in commands {
-            let thing = Thing { command: Some(command), ..thing };
+            let thing = ReferenceSubject { command: Some(command), ..thing };
             let beside = needs_none(command) && !nothing_else;
             let nothing = if needs_none(command) { Effect::Allow } else { self.default.1 };
             parts.push(match self.rule(thing, beside, nothing) {
                 // It runs in the sandbox of the other commands of the script.
-                Some((part, false)) if beside => Part { sandbox: None, ..part },
+                Some((part, false)) if beside => ReferencePart { sandbox: None, ..part },
                 Some((part, _)) => part,
                 None if needs_none(command) => {
                     let effect = Effect::Allow;
-                    Part { effect, sandbox: None, why: Why::Inert, judged: None }
+                    ReferencePart {
+                        effect,
+                        sandbox: None,
+                        why: ReferenceCause::Inert,
+                        judged: None,
+                    }
                 }
                 None => self.by_default().0,
             });
@@ -190,27 +200,37 @@ impl<'a> Policy<'a> {
         together(parts, true)
     }
 
-    fn file(&self, file: &FileUse, thing: Thing<'_>) -> Part {
+    fn file(&self, file: &FileUse, thing: ReferenceSubject<'_>) -> ReferencePart {
         if file.needs.intersects(FileCaps::CHANGE) && files::is_caged(file, thing.context) {
-            return Part { effect: Effect::Deny, sandbox: None, why: Why::Cage, judged: None };
+            return ReferencePart {
+                effect: Effect::Deny,
+                sandbox: None,
+                why: ReferenceCause::Cage,
+                judged: None,
+            };
         }
         let (mut part, _) = self.ruled(thing);
         part.judged = self.sandbox(&part).map(|s| files::judge(s, file, thing.context));
         part
     }
 
-    fn ruled(&self, thing: Thing<'_>) -> (Part, bool) {
+    fn ruled(&self, thing: ReferenceSubject<'_>) -> (ReferencePart, bool) {
         self.rule(thing, false, self.default.1).unwrap_or_else(|| self.by_default())
     }
 
     /// The strictest answer of all outcomes. In each outcome, every layer gives its
     /// certain rule or its possible rule.
-    fn rule(&self, thing: Thing<'_>, named_only: bool, nothing: Effect) -> Option<(Part, bool)> {
-        let said = |trusted| -> Vec<[Option<Claim<'a>>; 2]> {
+    fn rule(
+        &self,
+        thing: ReferenceSubject<'_>,
+        named_only: bool,
+        nothing: Effect,
+    ) -> Option<(ReferencePart, bool)> {
+        let said = |trusted| -> Vec<[Option<ReferenceClaim<'a>>; 2]> {
             let layers = self.layers.iter().filter(move |layer| layer.trusted == trusted);
             layers
                 .map(|layer| {
-                    let claim = |rule| Claim { kind: layer.kind, trusted, rule };
+                    let claim = |rule| ReferenceClaim { kind: layer.kind, trusted, rule };
                     layer_says(layer, thing, named_only).map(|rule| rule.map(claim))
                 })
                 .collect()
@@ -220,9 +240,9 @@ impl<'a> Policy<'a> {
         let doubtful: Vec<usize> = (0..said.len()).filter(|at| said[*at][1].is_some()).collect();
         let mut outcomes: Vec<u32> = (0..1 << doubtful.len()).collect();
         outcomes.sort_by_key(|outcome: &u32| (outcome.count_ones(), *outcome));
-        let mut strictest: Option<(Part, bool)> = None;
+        let mut strictest: Option<(ReferencePart, bool)> = None;
         for outcome in outcomes {
-            let claims: Vec<Claim<'a>> = said
+            let claims: Vec<ReferenceClaim<'a>> = said
                 .iter()
                 .enumerate()
                 .filter_map(|(at, [certain, possible])| {
@@ -246,8 +266,8 @@ impl<'a> Policy<'a> {
             let known = strictest.as_ref().map(|(part, _)| part.effect);
             if known.map_or(claim.effect() >= nothing, |known| claim.effect() > known) {
                 let (part, named) = strictest.unwrap_or_else(|| self.by_default());
-                let why = Why::Rule(claim.rule.span.line);
-                strictest = Some((Part { effect: claim.effect(), why, ..part }, named));
+                let why = ReferenceCause::Rule(claim.rule.span.line);
+                strictest = Some((ReferencePart { effect: claim.effect(), why, ..part }, named));
             }
         }
         strictest
@@ -256,7 +276,7 @@ impl<'a> Policy<'a> {
     /// Managed denies and asks cannot be relaxed; then the session; then a deny of the
     /// user; then the project, the user, the built-in rules; then an allow of a managed
     /// policy.
-    fn prevailing(&self, claims: &[Claim<'a>]) -> Option<(Part, bool)> {
+    fn prevailing(&self, claims: &[ReferenceClaim<'a>]) -> Option<(ReferencePart, bool)> {
         let of = |kind| claims.iter().find(move |claim| claim.kind == kind);
         let user_deny = of(LayerKind::User).filter(|claim| claim.rule.effect == Effect::Deny);
         let managed = of(LayerKind::Managed);
@@ -266,15 +286,15 @@ impl<'a> Policy<'a> {
             .or(of(LayerKind::User))
             .or(of(LayerKind::BuiltIn))
             .or(managed);
-        let relaxes = |managed: &&Claim<'_>| {
+        let relaxes = |managed: &&ReferenceClaim<'_>| {
             chosen.is_none_or(|chosen| managed.rule.effect > chosen.rule.effect)
         };
         let winner = managed.filter(relaxes).or(chosen)?;
         let sandbox = winner.rule.sandbox.as_deref();
-        let part = Part {
+        let part = ReferencePart {
             effect: winner.effect(),
             sandbox: Some(sandbox.unwrap_or(self.default_sandbox).to_owned()),
-            why: Why::Rule(winner.rule.span.line),
+            why: ReferenceCause::Rule(winner.rule.span.line),
             judged: None,
         };
         Some((part, sandbox.is_some()))
@@ -284,7 +304,7 @@ impl<'a> Policy<'a> {
 /// The certain rule of a layer, and a stricter rule that may apply instead.
 fn layer_says<'a>(
     layer: &'a Layer,
-    thing: Thing<'_>,
+    thing: ReferenceSubject<'_>,
     named_only: bool,
 ) -> [Option<&'a PolicyRule>; 2] {
     let (mut certain, mut possible) = (Vec::new(), Vec::new());
@@ -292,7 +312,7 @@ fn layer_says<'a>(
         for subject in [KeySubject::Tool, KeySubject::Mode, KeySubject::Agent] {
             // The most specific readings decide. A reading does not count if a more
             // specific one applies whenever it does.
-            let mut counting: Vec<Reading<'a>> = Vec::new();
+            let mut counting: Vec<RuleReading<'a>> = Vec::new();
             for reading in readings(&group.branches, subject, thing, named_only) {
                 if !counting.iter().any(|earlier| earlier.leaves_no(&reading)) {
                     counting.push(reading);
@@ -320,12 +340,12 @@ fn strictest<'a>(rules: &[&'a PolicyRule]) -> Option<&'a PolicyRule> {
 }
 
 /// One way in which a rule's keys match, outermost first.
-struct Reading<'a> {
-    steps: Vec<keys::Step>,
+struct RuleReading<'a> {
+    steps: Vec<keys::KeyMatch>,
     rule: &'a PolicyRule,
 }
 
-impl Reading<'_> {
+impl RuleReading<'_> {
     fn sure(&self) -> bool {
         self.steps.iter().all(|step| step.sure)
     }
@@ -347,9 +367,9 @@ impl Reading<'_> {
 fn readings<'a>(
     root: &'a [MatchBranch],
     subject: KeySubject,
-    thing: Thing<'_>,
+    thing: ReferenceSubject<'_>,
     named_only: bool,
-) -> Vec<Reading<'a>> {
+) -> Vec<RuleReading<'a>> {
     let mut rules: Vec<(Vec<(usize, &MatchKey)>, &PolicyRule)> = Vec::new();
     collect(root, &mut Vec::new(), &mut rules);
     let mut found = Vec::new();
@@ -358,11 +378,11 @@ fn readings<'a>(
         if path[0].1.subject != subject || (named_only && catch_all) {
             continue;
         }
-        let mut ways = vec![(Vec::new(), keys::State::default())];
+        let mut ways = vec![(Vec::new(), keys::KeyProgress::default())];
         for (order, key) in path {
             ways = ways
                 .into_iter()
-                .flat_map(|(steps, state): (Vec<keys::Step>, _)| {
+                .flat_map(|(steps, state): (Vec<keys::KeyMatch>, _)| {
                     keys::ways(key, order, state, thing).into_iter().map(move |(step, next)| {
                         let mut steps = steps.clone();
                         steps.push(step);
@@ -371,10 +391,10 @@ fn readings<'a>(
                 })
                 .collect();
         }
-        found.extend(ways.into_iter().map(|(steps, _)| Reading { steps, rule }));
+        found.extend(ways.into_iter().map(|(steps, _)| RuleReading { steps, rule }));
     }
     found.sort_by(|a, b| {
-        let ranks = |r: &Reading<'_>| r.steps.iter().map(|s| s.rank).collect::<Vec<_>>();
+        let ranks = |r: &RuleReading<'_>| r.steps.iter().map(|s| s.rank).collect::<Vec<_>>();
         ranks(a).cmp(&ranks(b))
     });
     found

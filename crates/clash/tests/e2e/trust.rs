@@ -137,9 +137,12 @@ fn links_out_of_the_project_and_what_does_not_compile_are_refused() {
 #[test]
 fn a_text_that_hides_a_part_of_itself_is_spelled_out() {
     let m = machine();
-    m.write("app/.clash/more.star", "what = allow() # \u{202e}\u{1b}[2K\n");
+    m.write("app/.clash/more.star", "what = allow() # \u{202e}\u{1b}[2K\u{61c}\u{e0041}\n");
     let text = m.clash(["trust", "--yes"]).succeeds().stdout;
-    assert!(text.contains(r"# \u{202e}\u{1b}[2K") && !text.contains('\u{1b}'), "{text}");
+    assert!(
+        text.contains(r"# \u{202e}\u{1b}[2K\u{61c}\u{e0041}") && !text.contains('\u{1b}'),
+        "{text}"
+    );
 }
 
 #[test]
