@@ -22,7 +22,7 @@ pub(crate) const DIR: &str = "approvals";
 const LIFETIME: Duration = Duration::from_secs(60 * 60);
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Approval {
+pub(crate) struct ApprovalSlip {
     pub(crate) script: String,
     /// The sandbox the user was told about.
     pub(crate) sandbox: String,
@@ -59,7 +59,7 @@ fn own_sandbox_note(error: &io::Error) -> &'static str {
     }
 }
 
-impl Approval {
+impl ApprovalSlip {
     /// Writes the slip and returns its name, which is random and cannot be guessed.
     pub(crate) fn leave(&self, session: &Session) -> Result<String, ApprovalError> {
         let dir = session.dir.join(DIR);
@@ -148,7 +148,7 @@ impl Approval {
     }
 }
 
-/// True for a name as [`Approval::leave`] makes it, which leads to no other directory.
+/// True for a name as [`ApprovalSlip::leave`] makes it, which leads to no other directory.
 fn is_name(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(|b| b.is_ascii_hexdigit())
 }
@@ -160,7 +160,7 @@ fn slips(session: &Session) -> Result<Vec<PathBuf>, ApprovalError> {
     Ok(entries.filter_map(Result::ok).map(|entry| entry.path()).collect())
 }
 
-fn read(path: &Path) -> Option<Approval> {
+fn read(path: &Path) -> Option<ApprovalSlip> {
     serde_json::from_slice(&fs::read(path).ok()?).ok()
 }
 
@@ -188,8 +188,8 @@ mod tests {
         (dir, session)
     }
 
-    fn slip(script: &str) -> Approval {
-        Approval {
+    fn slip(script: &str) -> ApprovalSlip {
+        ApprovalSlip {
             script: script.into(),
             sandbox: "project".into(),
             call: "call-1".into(),
@@ -202,16 +202,25 @@ mod tests {
     fn a_slip_is_good_once_and_only_for_its_script() {
         let (_dir, session) = session();
         let name = slip("make").leave(&session).unwrap();
-        assert!(matches!(Approval::take(&session, &name, "rm -rf x"), Err(ApprovalError::Changed)));
-        assert_eq!(Approval::take(&session, &name, "make").unwrap(), slip("make"));
-        assert!(matches!(Approval::take(&session, &name, "make"), Err(ApprovalError::Unknown(_))));
+        assert!(matches!(
+            ApprovalSlip::take(&session, &name, "rm -rf x"),
+            Err(ApprovalError::Changed)
+        ));
+        assert_eq!(ApprovalSlip::take(&session, &name, "make").unwrap(), slip("make"));
+        assert!(matches!(
+            ApprovalSlip::take(&session, &name, "make"),
+            Err(ApprovalError::Unknown(_))
+        ));
     }
 
     #[test]
     fn a_name_that_is_not_ours_reads_no_file() {
         let (_dir, session) = session();
         for name in ["", "../project", "zz", "/etc/passwd"] {
-            assert!(matches!(Approval::take(&session, name, "x"), Err(ApprovalError::Unknown(_))));
+            assert!(matches!(
+                ApprovalSlip::take(&session, name, "x"),
+                Err(ApprovalError::Unknown(_))
+            ));
         }
     }
 
@@ -219,21 +228,21 @@ mod tests {
     fn discarding_questions_keeps_the_allowed_scripts() {
         let (_dir, session) = session();
         slip("asked").leave(&session).unwrap();
-        Approval { asked: false, ..slip("allowed") }.leave(&session).unwrap();
-        Approval::discard_asked(&session);
-        assert_eq!(Approval::take_any(&session, "asked").unwrap(), None);
-        assert!(Approval::take_any(&session, "allowed").unwrap().is_some());
+        ApprovalSlip { asked: false, ..slip("allowed") }.leave(&session).unwrap();
+        ApprovalSlip::discard_asked(&session);
+        assert_eq!(ApprovalSlip::take_any(&session, "asked").unwrap(), None);
+        assert!(ApprovalSlip::take_any(&session, "allowed").unwrap().is_some());
     }
 
     #[test]
     fn a_slip_that_was_not_taken_is_found_afterwards() {
         let (_dir, session) = session();
         slip("make").leave(&session).unwrap();
-        assert!(Approval::left_over(&session, "call-1").unwrap());
-        assert!(!Approval::left_over(&session, "call-1").unwrap());
+        assert!(ApprovalSlip::left_over(&session, "call-1").unwrap());
+        assert!(!ApprovalSlip::left_over(&session, "call-1").unwrap());
         slip("make").leave(&session).unwrap();
-        assert_eq!(Approval::take_any(&session, "make").unwrap(), Some(slip("make")));
-        assert_eq!(Approval::take_any(&session, "make").unwrap(), None);
-        assert!(!Approval::left_over(&session, "call-1").unwrap());
+        assert_eq!(ApprovalSlip::take_any(&session, "make").unwrap(), Some(slip("make")));
+        assert_eq!(ApprovalSlip::take_any(&session, "make").unwrap(), None);
+        assert!(!ApprovalSlip::left_over(&session, "call-1").unwrap());
     }
 }

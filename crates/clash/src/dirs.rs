@@ -1,5 +1,5 @@
-//! Where things are on this machine: clash's own directories, what the
-//! variables of a policy stand for, and which paths no sandbox may change.
+//! The paths of this machine: clash's own directories, the values of a policy's
+//! variables, and the paths that no sandbox may change.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -12,15 +12,15 @@ use clash_sandbox::host;
 
 use crate::{env, temporary};
 
-/// clash's own places and the user's.
+/// The directories of clash and of the user.
 #[derive(Clone, Debug)]
 pub(crate) struct Dirs {
     pub(crate) home: PathBuf,
     /// The host's temporary directory.
     pub(crate) tmp: PathBuf,
-    /// The session's, in a session.
+    /// The temporary directory of the session, in a session.
     pub(crate) session_tmp: Option<PathBuf>,
-    /// Candidates for the user's policy, the first that exists counts.
+    /// The possible paths of the user's policy; the first that exists is in force.
     pub(crate) user_policies: [PathBuf; 2],
     pub(crate) state: PathBuf,
     pub(crate) cache: PathBuf,
@@ -32,7 +32,7 @@ pub(crate) struct NoHomeError;
 
 pub(crate) const MANAGED_POLICY: &str = "/etc/clash/policy.star";
 
-/// Where the programs of a managed installation are.
+/// The directory of an installation for all users.
 const MACHINE: &str = "/usr/local/lib/clash";
 
 impl Dirs {
@@ -51,19 +51,18 @@ impl Dirs {
         })
     }
 
-    /// The same in a session, which has a temporary directory of its own.
+    /// The same directories in a session, which has a temporary directory of its own.
     pub(crate) fn in_session(self, session: &Path) -> Self {
         Self { session_tmp: Some(temporary::of_session(session)), ..self }
     }
 
-    /// The project's policy. In the home directory it would be the user's own.
+    /// The project's policy. `None` in the home directory, where it is the user's own.
     pub(crate) fn project_policy(&self, project: &Path) -> Option<PathBuf> {
         let path = project.join(".clash/policy.star");
         (!self.user_policies.contains(&path)).then_some(path)
     }
 
-    /// Where the programs that agents call are: in the cage, out of reach of
-    /// every sandbox.
+    /// A program that agents call. It is in the cage: no sandbox can change it.
     pub(crate) fn installed(&self, name: &str) -> PathBuf {
         self.state.join("bin").join(name)
     }
@@ -84,23 +83,23 @@ impl Dirs {
         clash_sandbox::plan::cache::directory_of(&projects, &disk.real(project))
     }
 
-    /// Where it is written down what this machine can enforce.
+    /// The record of what this machine can enforce.
     pub(crate) fn host_record(&self) -> PathBuf {
         self.state.join("host")
     }
 
-    /// What this machine can enforce, found out once per boot.
+    /// What this machine can enforce. Clash finds it out once per boot.
     pub(crate) fn host(&self) -> HostFacts {
         host::load_facts(&self.host_record())
     }
 
-    /// As for a whole machine: the programs are where every user can run them and
-    /// only root can change them.
+    /// The directories of an installation for all users: every user can run its programs,
+    /// and only root can change them.
     pub(crate) fn of_machine(self) -> Self {
         Self { state: MACHINE.into(), ..self }
     }
 
-    /// The same for the descriptions of agents.
+    /// The paths and variables that the descriptions of agents need.
     pub(crate) fn for_agents(&self) -> UserContext {
         UserContext {
             home: self.home.clone(),
@@ -112,8 +111,8 @@ impl Dirs {
         }
     }
 
-    /// What the variables of a policy mean for this project, where they really lead:
-    /// for advice to the user. What is enforced starts from [`Self::places_unseen`].
+    /// The values of a policy's variables for this project, without links: for advice to
+    /// the user. The planner uses [`Self::places_unseen`].
     pub(crate) fn places(&self, project: &Path, disk: &Disk) -> PolicyPlaces {
         let mut places = self.places_unseen(&disk.real(project), disk);
         for path in places.vars.iter_mut().map(|(_, path)| path).chain([&mut places.tmp]) {
@@ -122,21 +121,21 @@ impl Dirs {
         places
     }
 
-    /// What the variables of a policy mean for this project, with links on the way
-    /// left as they are: a command may have planted one, and only the path as it is
-    /// written shows that. The home is real, and the project has to be: it comes from
-    /// the session's record or from the kernel.
+    /// The values of a policy's variables for this project, with links left as they are. A
+    /// command may have planted a link, and only the path with the link shows that. The
+    /// home has no links. The project must have none: its path comes from the session's
+    /// record or from the kernel.
     pub(crate) fn places_unseen(&self, project: &Path, disk: &Disk) -> PolicyPlaces {
-        // No command can replace a part of the way to the session's own.
+        // No command can replace a directory on the path of the session's own.
         let session = self.session_tmp.as_ref().map(|tmp| disk.real(tmp));
         let tmp = session.unwrap_or_else(|| self.tmp.clone());
         PolicyPlaces::new(project.to_path_buf(), disk.real(&self.home), tmp, env::path)
     }
 
-    /// What every sandbox is kept from changing: clash's own files and whatever
-    /// steers the agent or switches its hooks off. Real paths, and every link on the way
-    /// there: a command that may replace such a link would bring its own policy. A
-    /// policy may be a link into a directory of dotfiles, which may be the project.
+    /// The paths that no sandbox may change: clash's own files, and files that steer the
+    /// agent or switch its hooks off. The list has their real paths and every link that
+    /// leads there: a command that replaces such a link would bring its own policy. For
+    /// example, a policy may be a link into a directory of dotfiles, which is the project.
     pub(crate) fn cage(&self, project: &Path, disk: &Disk) -> Vec<PathBuf> {
         let mut paths = vec![self.state.clone(), self.cache.clone(), MACHINE.into()];
         let policies = self.user_policies.iter().filter_map(|path| path.parent());
@@ -146,7 +145,8 @@ impl Dirs {
         }
         paths.push(project.join(".clash"));
         paths.extend(clash_agents::steering_paths(&self.for_agents(), project));
-        // Nearly all of it is there, and hardly any of it exists.
+        // Nearly all paths are below these two, and most do not exist: one listing of each
+        // is faster than a call for every path.
         disk.list(&self.home);
         disk.list(project);
         let mut cage = Vec::with_capacity(paths.len());
@@ -161,16 +161,16 @@ impl Dirs {
     }
 }
 
-/// The project a command line belongs to: the nearest directory below the home
-/// that holds a `.git` or `.clash`, else the directory itself. The home's own
-/// `.clash` holds the user's policy and makes no project.
+/// The project of a directory: the nearest directory below the home that has a `.git` or
+/// `.clash`, otherwise the directory itself. The `.clash` of the home has the user's policy
+/// and makes the home no project.
 pub(crate) fn project_of(dir: &Path, home: &Path) -> PathBuf {
     let marked = |dir: &&Path| dir.join(".git").exists() || dir.join(".clash").exists();
     let inside = dir.ancestors().take_while(|dir| !home.starts_with(dir));
     inside.into_iter().find(marked).unwrap_or(dir).to_path_buf()
 }
 
-/// Writes a file only its owner can read, whole or not at all, and its directory.
+/// Writes a file that only its owner can read, whole or not at all. Creates its directory.
 pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
     use std::io::Write;
     use std::os::unix::fs::OpenOptionsExt;
@@ -183,7 +183,7 @@ pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
     std::fs::rename(&temp, path)
 }
 
-/// Creates a directory only its owner can enter.
+/// Creates a directory that only its owner can enter.
 pub(crate) fn create_private(dir: &Path) -> io::Result<()> {
     use std::os::unix::fs::DirBuilderExt;
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)
@@ -194,10 +194,10 @@ mod tests {
     use super::*;
     use clash_policy::{FileCaps, ProtectSettings, protect};
 
-    /// Otherwise a link to the project's root would be a way around the cage, and the
-    /// monitor would refuse every such link.
+    /// Otherwise the monitor would refuse every link to the project's root: the link would
+    /// be a way around the cage.
     #[test]
-    fn the_cage_in_a_project_is_on_the_list_of_names() {
+    fn cage_paths_in_a_project_are_protected_names() {
         let dirs = Dirs::from_env().unwrap();
         let project = Path::new("/nowhere/app");
         let cage = dirs.cage(project, &Disk::default());

@@ -1,28 +1,28 @@
-//! Every environment variable clash looks at, once, with what it means.
+//! The environment variables that clash reads, each with its meaning.
 
 use std::env;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// The user's home directory; without it clash does nothing.
+/// The user's home directory. Without it clash does nothing.
 pub(crate) const HOME: &str = "HOME";
-/// Where sessions and traces live; default `~/.local/state`.
+/// The directory of sessions and traces; default `~/.local/state`.
 pub(crate) const XDG_STATE_HOME: &str = "XDG_STATE_HOME";
-/// Where compiled policies live; default `~/.cache`.
+/// The directory of compiled policies; default `~/.cache`.
 pub(crate) const XDG_CACHE_HOME: &str = "XDG_CACHE_HOME";
 /// `$TMPDIR` in policies; default `/tmp`.
 pub(crate) const TMPDIR: &str = "TMPDIR";
-/// Shell that runs an agent's scripts; default `/bin/bash`, then `/bin/sh`.
+/// The shell that runs an agent's scripts; default `/bin/bash`, then `/bin/sh`.
 pub(crate) const SHELL: &str = "SHELL";
-/// Where programs are looked for.
+/// The directories of programs.
 pub(crate) const PATH: &str = "PATH";
-/// Switches colour off in what people read.
+/// Switches colour off in the output.
 pub(crate) const NO_COLOR: &str = "NO_COLOR";
 
 /// How wide lines for people are; default the terminal's width, in a pipe no limit.
 pub(crate) const COLUMNS: &str = "COLUMNS";
 
-/// Set by clash for every command it confines: the name of its sandbox.
+/// The launcher sets it for every command: the name of its sandbox.
 pub(crate) const CLASH_SANDBOX: &str = "CLASH_SANDBOX";
 
 pub(crate) use clash_agents::variables::{CLASH_SESSION, XDG_CONFIG_HOME};
@@ -32,8 +32,8 @@ pub(crate) fn raw(name: &str) -> Option<OsString> {
     env::var_os(name)
 }
 
-/// An absolute path from the environment; empty and relative values count as
-/// unset, as the XDG specification asks.
+/// An absolute path from a variable. An empty or relative value counts as unset, as the
+/// XDG specification asks.
 pub(crate) fn path(name: &str) -> Option<PathBuf> {
     env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute())
 }
@@ -48,7 +48,8 @@ pub(crate) fn client_session() -> Option<String> {
     text(agent.abilities.session?)
 }
 
-/// The sandbox this process was put into by clash, if the kernel bears that out.
+/// The sandbox of clash that this process runs in. A variable alone proves nothing, so
+/// the process must also have no_new_privs.
 pub(crate) fn inside_clash() -> Option<String> {
     text(CLASH_SANDBOX).filter(|_| is_bound())
 }
@@ -58,7 +59,7 @@ fn is_bound() -> bool {
     rustix::thread::no_new_privs().is_ok_and(|set| set)
 }
 
-/// Nothing is put into a sandbox elsewhere yet.
+/// Clash has no sandboxes on other systems yet.
 #[cfg(not(target_os = "linux"))]
 fn is_bound() -> bool {
     false
@@ -68,13 +69,13 @@ pub(crate) fn all() -> impl Iterator<Item = (OsString, OsString)> {
     env::vars_os()
 }
 
-/// The directories programs are looked for in.
+/// The directories of `PATH`.
 pub(crate) fn path_list() -> Vec<PathBuf> {
     env::var_os(PATH).map(|list| env::split_paths(&list).collect()).unwrap_or_default()
 }
 
-/// Writes the real path of the home where values name it through a link: `HOME`, the
-/// directories of `PATH`, `CARGO_HOME` and their like.
+/// Replaces the home by its real path in all values, for example in `HOME`, `PATH` and
+/// `CARGO_HOME`.
 pub(crate) fn name_home(env: &mut [(OsString, OsString)], written: &Path, real: &Path) {
     for (_, value) in env {
         let named = |path: PathBuf| match path.strip_prefix(written) {

@@ -1,9 +1,9 @@
-//! Where a path leads, found by opening it.
+//! Resolves a path by opening it.
 //!
-//! Following a path name by name takes many calls, and a command in the background can
-//! exchange a directory and a link between two of them. So the kernel follows the path
-//! in one call, with `O_PATH`, which no watcher of the directory is told of. The real
-//! path is that of the open file. Name by name it must be the same.
+//! To follow a path name by name takes many calls, and a command in the background can
+//! exchange a directory and a link between two of them. So the kernel follows the path in
+//! one call, with `O_PATH`, for which inotify sends no event. The real path is that of the
+//! open file. Resolved name by name, the path must be the same.
 
 use std::fs;
 use std::io;
@@ -31,7 +31,7 @@ impl RealPaths for HeldPaths {
     }
 }
 
-/// The real path; the part that does not exist is kept as it is.
+/// The real path. The part that does not exist stays as it is.
 fn real(path: &Path, caseless: bool) -> Result<PathBuf, PathLookupError> {
     let by_name = Disk::default().real(path);
     let same = |held: &Path, named: &Path| {
@@ -48,19 +48,19 @@ fn real(path: &Path, caseless: bool) -> Result<PathBuf, PathLookupError> {
             let held = place(&dir).map_err(failed)?;
             if same(&held, there) { Ok(by_name) } else { Err(moves()) }
         }
-        // The agent cannot open it either.
+        // The agent cannot open the file either.
         Err(_) => Ok(by_name),
     }
 }
 
-/// Device and inode of the nearest directory around a real path that is there.
+/// Device and inode of the nearest existing directory around a real path.
 pub(crate) fn directory_of(real: &Path) -> io::Result<Option<(u64, u64)>> {
     let Some((_, dir)) = nearest(real.parent().unwrap_or(real))? else { return Ok(None) };
     let stat = fstat(&dir)?;
     Ok(Some((stat.st_dev, stat.st_ino)))
 }
 
-/// The longest part of a real path that is there, held open. `None`: out of reach.
+/// The longest existing part of a real path, opened. `None` if it cannot be opened.
 fn nearest(real: &Path) -> io::Result<Option<(&Path, OwnedFd)>> {
     for there in real.ancestors() {
         match open(there, OFlags::NOFOLLOW) {
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_file_is_known_by_its_nearest_directory() {
+    fn a_new_file_has_the_inode_of_its_nearest_directory() {
         use std::os::unix::fs::MetadataExt;
         let dir = tempfile::tempdir().unwrap();
         let base = dir.path().canonicalize().unwrap();

@@ -14,7 +14,6 @@ mod decision;
 mod dirs;
 mod ecosystems;
 mod env;
-
 mod exit;
 mod held_path;
 mod history;

@@ -27,12 +27,12 @@ pub(crate) fn file_of(session: &Path) -> PathBuf {
 
 /// One line of a trace. The event determines which fields it has.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Record {
+pub(crate) struct TraceRecord {
     pub(crate) v: u32,
     /// Milliseconds since 1970.
     pub(crate) time: u64,
     pub(crate) session: String,
-    pub(crate) event: Event,
+    pub(crate) event: TraceEvent,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) agent: Option<String>,
     /// The agent's id of the tool call, which joins a decision and its exit.
@@ -64,7 +64,7 @@ pub(crate) struct Record {
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Event {
+pub(crate) enum TraceEvent {
     SessionStart,
     SessionEnd,
     Decision,
@@ -80,7 +80,7 @@ pub(crate) enum Event {
     Unknown,
 }
 
-impl Event {
+impl TraceEvent {
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::SessionStart => "start",
@@ -104,8 +104,8 @@ pub(crate) struct TraceError {
 /// The trace cuts longer texts.
 const MAX_TEXT_BYTES: usize = 64 * 1024;
 
-impl Record {
-    pub(crate) fn new(session: &Session, event: Event) -> Self {
+impl TraceRecord {
+    pub(crate) fn new(session: &Session, event: TraceEvent) -> Self {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         Self {
             v: VERSION,
@@ -154,11 +154,11 @@ fn cut(text: &mut String) {
 
 /// The complete records of a trace, each with its line. Lines that are no record are
 /// skipped.
-pub(crate) fn read(path: &Path) -> io::Result<Vec<(Record, String)>> {
+pub(crate) fn read(path: &Path) -> io::Result<Vec<(TraceRecord, String)>> {
     let mut records = Vec::new();
     for line in BufReader::new(fs::File::open(path)?).split(b'\n') {
         let line = String::from_utf8_lossy(&line?).into_owned();
-        if let Ok(record) = serde_json::from_str::<Record>(&line) {
+        if let Ok(record) = serde_json::from_str::<TraceRecord>(&line) {
             records.push((record, line));
         }
     }
@@ -177,9 +177,9 @@ mod tests {
     fn torn_lines_do_not_hide_other_records() {
         let dir = tempfile::tempdir().unwrap();
         let session = session(dir.path());
-        let record = |what: &str| Record {
+        let record = |what: &str| TraceRecord {
             what: Some(what.into()),
-            ..Record::new(&session, Event::Decision)
+            ..TraceRecord::new(&session, TraceEvent::Decision)
         };
         record("one").append(&session).unwrap();
         let mut torn = fs::File::options().append(true).open(file_of(dir.path())).unwrap();
@@ -193,8 +193,8 @@ mod tests {
     #[test]
     fn an_event_of_a_newer_version_is_unknown() {
         let line = r#"{"v":9,"time":1,"session":"s","event":"teleport","new":[1]}"#;
-        let record: Record = serde_json::from_str(line).unwrap();
-        assert_eq!(record.event, Event::Unknown);
+        let record: TraceRecord = serde_json::from_str(line).unwrap();
+        assert_eq!(record.event, TraceEvent::Unknown);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use super::unless_closed;
 use crate::dirs::Dirs;
 use crate::session::{name_of, sessions_dir};
-use crate::trace::{self, Event, Record};
+use crate::trace::{self, TraceEvent, TraceRecord};
 use crate::ui::{Failure, Out, Tone, time};
 use crate::{exit, say};
 
@@ -83,7 +83,7 @@ impl Args {
         }
     }
 
-    fn record(&self, out: &mut Out, record: &Record, line: &str) -> io::Result<()> {
+    fn record(&self, out: &mut Out, record: &TraceRecord, line: &str) -> io::Result<()> {
         if self.json {
             return out.verbatim(line);
         }
@@ -110,18 +110,20 @@ pub(crate) fn traces(dirs: &Dirs) -> Result<Vec<PathBuf>, Failure> {
     Ok(files.into_iter().map(|(_, file)| file).collect())
 }
 
-fn shown(out: &Out, record: &Record) -> String {
+fn shown(out: &Out, record: &TraceRecord) -> String {
     let effect = record.effect.as_deref().unwrap_or(record.event.word());
     let tone = match (record.event, effect, record.ok) {
-        (Event::Alarm, ..) | (_, "deny", _) | (_, _, Some(false)) => Tone::Bad,
+        (TraceEvent::Alarm, ..) | (_, "deny", _) | (_, _, Some(false)) => Tone::Bad,
         (_, "ask", _) => Tone::Care,
         (_, "allow", _) => Tone::Good,
         _ => Tone::Faint,
     };
     let subject = match record.event {
-        Event::Exit if record.ok == Some(true) => "ok".to_owned(),
+        TraceEvent::Exit if record.ok == Some(true) => "ok".to_owned(),
         // A reason ends with the remedy.
-        Event::Exit | Event::Alarm => say::one_line(record.reason.as_deref().unwrap_or("failed")),
+        TraceEvent::Exit | TraceEvent::Alarm => {
+            say::one_line(record.reason.as_deref().unwrap_or("failed"))
+        }
         _ => say::brief(record.what.as_deref().unwrap_or_default()),
     };
     let word = out.tone(tone, &format!("{effect:<8}"));
@@ -132,7 +134,7 @@ fn shown(out: &Out, record: &Record) -> String {
         record.sandbox.as_deref().unwrap_or("-"),
         subject,
     );
-    if let Some(rule) = record.rule.as_deref().filter(|_| record.event == Event::Decision) {
+    if let Some(rule) = record.rule.as_deref().filter(|_| record.event == TraceEvent::Decision) {
         line.push_str(&out.tone(Tone::Faint, &format!("  ({rule})")));
     }
     line.trim_end().to_owned()

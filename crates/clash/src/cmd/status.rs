@@ -11,7 +11,7 @@ use super::wiring::{AgentWiring, SettingsContent};
 use super::{log, project, unless_closed};
 use crate::dirs::Dirs;
 use crate::policy::LoadedPolicy;
-use crate::trace::{self, Event, Record};
+use crate::trace::{self, TraceEvent, TraceRecord};
 use crate::ui::{Failure, Out, Tone, time};
 use crate::{env, exit, say};
 use clash_agents::wiring::InstallScope;
@@ -36,7 +36,7 @@ struct Status {
     policy: Result<InForce, Failure>,
     agents: Vec<AgentState>,
     host: HostFacts,
-    blocked: Vec<Record>,
+    blocked: Vec<TraceRecord>,
 }
 
 /// The layers that were written by somebody, highest first, and what holds where
@@ -159,12 +159,12 @@ const NOT_CONFINED: &str = "not confined";
 const RECENT: usize = 5;
 
 /// The last refusals and alarms of all sessions, newest first.
-fn blocked(dirs: &Dirs) -> Result<Vec<Record>, Failure> {
-    let is_blocked = |record: &Record| {
-        record.event == Event::Alarm
-            || (record.event == Event::Decision && record.effect.as_deref() == Some("deny"))
+fn blocked(dirs: &Dirs) -> Result<Vec<TraceRecord>, Failure> {
+    let is_blocked = |record: &TraceRecord| {
+        record.event == TraceEvent::Alarm
+            || (record.event == TraceEvent::Decision && record.effect.as_deref() == Some("deny"))
     };
-    let mut found: Vec<Record> = Vec::new();
+    let mut found: Vec<TraceRecord> = Vec::new();
     for file in log::traces(dirs)?.iter().rev() {
         // A session that was changed earlier may still have later records.
         let records = trace::read(file)?.into_iter().map(|(record, _)| record).filter(is_blocked);

@@ -8,20 +8,20 @@ use serde_json::Value;
 
 use super::launcher_line::LauncherLine;
 use super::{HookCall, HookError, reply};
-use crate::approval::{Approval, OWN_SANDBOX};
+use crate::approval::{ApprovalSlip, OWN_SANDBOX};
 use crate::policy::LoadedPolicy;
-use crate::trace::{self, Record};
+use crate::trace::{TraceEvent, TraceRecord};
 use crate::{judged, tell, watch};
 
 impl HookCall<'_> {
     /// Records how the tool call ended. Raises an alarm for a command that did not go
     /// through the launcher, and for a file tool that used other files than judged.
     pub(super) fn after(&self, event: HookEvent) -> Result<HookAnswer, HookError> {
-        let record = Record {
+        let record = TraceRecord {
             ok: Some(event == HookEvent::AfterTool),
             reason: self.message.error.clone(),
             duration_ms: self.message.duration_ms,
-            ..self.new_record(trace::Event::Exit)
+            ..self.new_record(TraceEvent::Exit)
         };
         record.append(self.session)?;
         if let Err(error) = self.check_project() {
@@ -137,12 +137,12 @@ impl HookCall<'_> {
             self.agent.abilities.confines,
             ConfinementMethod::ShellPrefix | ConfinementMethod::Shell
         ) {
-            let left = || Approval::left_over(self.session, &self.message.call);
+            let left = || ApprovalSlip::left_over(self.session, &self.message.call);
             return Ok(in_background || !left()?);
         }
         let own = std::env::current_exe().map_err(HookError::OwnPath)?;
         let Some((line, _)) = LauncherLine::read(ran, &own) else { return Ok(false) };
         let ours = line.session == self.session.name;
-        Ok(ours && (in_background || !Approval::is_left(self.session, line.slip)))
+        Ok(ours && (in_background || !ApprovalSlip::is_left(self.session, line.slip)))
     }
 }

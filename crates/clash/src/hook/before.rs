@@ -7,9 +7,9 @@ use clash_policy::{Action, Effect, ToolInput, protect};
 use super::launcher_line::{LaunchWay, LauncherLine, calls_launcher};
 use super::tmp_paths::{MovedInput, use_instead};
 use super::{HookCall, HookError};
-use crate::approval::Approval;
+use crate::approval::ApprovalSlip;
 use crate::launcher::refuse_hostile_settings;
-use crate::trace::{self, Record};
+use crate::trace::{TraceEvent, TraceRecord};
 use crate::{judged, say, watch};
 
 /// A tool call with its decision.
@@ -36,7 +36,7 @@ impl HookCall<'_> {
         } else {
             // A tool may run commands that no hook sees. There the approval of a question
             // that the user answered with no must not count.
-            Approval::discard_asked(self.session);
+            ApprovalSlip::discard_asked(self.session);
         }
         let mut call = self.decide_call(action)?;
         let reason = self.reason(&mut call);
@@ -179,7 +179,7 @@ impl HookCall<'_> {
         })
     }
 
-    fn decision_record(&self, action: &Action, decision: &Decision, reason: &str) -> Record {
+    fn decision_record(&self, action: &Action, decision: &Decision, reason: &str) -> TraceRecord {
         let what = match &action.input {
             ToolInput::Script(script) => script.clone(),
             ToolInput::Files(files) => {
@@ -198,13 +198,13 @@ impl HookCall<'_> {
             }
             _ => None,
         };
-        Record {
+        TraceRecord {
             what: Some(what),
             effect: Some(decision.effect.to_string()),
             sandbox: decision.sandbox.as_ref().map(|sandbox| sandbox.name.clone()),
             rule,
             reason: Some(reason.to_owned()),
-            ..self.new_record(trace::Event::Decision)
+            ..self.new_record(TraceEvent::Decision)
         }
     }
 }

@@ -8,7 +8,7 @@ use clash_policy::decide::Decision;
 use serde_json::{Map, Value};
 
 use super::{HookCall, HookError};
-use crate::approval::Approval;
+use crate::approval::ApprovalSlip;
 use crate::say;
 
 /// The kernel takes no argument longer than 128 KiB (`MAX_ARG_STRLEN`), and the line has
@@ -74,7 +74,7 @@ impl HookCall<'_> {
             return Err(HookError::TooLong);
         }
         let sandbox = decision.sandbox.as_ref().map(|s| s.name.clone()).unwrap_or_default();
-        let approval = Approval {
+        let approval = ApprovalSlip {
             script: script.to_owned(),
             sandbox,
             call: self.message.call.clone(),
@@ -105,7 +105,7 @@ impl HookCall<'_> {
         if line.session != self.session.name {
             return Ok(None);
         }
-        let Some(slip) = Approval::look(self.session, line.slip, &inner) else {
+        let Some(slip) = ApprovalSlip::look(self.session, line.slip, &inner) else {
             return Ok(None);
         };
         Ok(Some(if slip.asked {

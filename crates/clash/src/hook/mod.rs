@@ -37,7 +37,7 @@ use crate::env;
 use crate::held_path::HeldPaths;
 use crate::launcher::HostileSettingsError;
 use crate::session::{Session, SessionError};
-use crate::trace::{self, Record, TraceError};
+use crate::trace::{TraceError, TraceEvent, TraceRecord};
 
 #[derive(Debug, thiserror::Error)]
 enum HookError {
@@ -140,7 +140,7 @@ impl HookCall<'_> {
     fn check_project(&self) -> Result<(), HookError> {
         self.session.check_root().or_else(|error| {
             let reason = Some(error.to_string());
-            Record { reason, ..self.new_record(trace::Event::Alarm) }.append(self.session)?;
+            TraceRecord { reason, ..self.new_record(TraceEvent::Alarm) }.append(self.session)?;
             Err(SessionError::from(error).into())
         })
     }
@@ -160,19 +160,20 @@ impl HookCall<'_> {
     }
 
     /// A record of the trace about this tool call.
-    fn new_record(&self, event: trace::Event) -> Record {
+    fn new_record(&self, event: TraceEvent) -> TraceRecord {
         let said = |text: &String| Some(text.clone()).filter(|text| !text.is_empty());
-        Record {
+        TraceRecord {
             agent: Some(self.agent.name.to_owned()),
             call: said(&self.message.call),
             tool: said(&self.message.tool),
-            ..Record::new(self.session, event)
+            ..TraceRecord::new(self.session, event)
         }
     }
 
     /// Appends an alarm to the trace and tells the user.
     fn raise_alarm(&self, text: String) -> Result<HookAnswer, HookError> {
-        let alarm = Record { reason: Some(text.clone()), ..self.new_record(trace::Event::Alarm) };
+        let alarm =
+            TraceRecord { reason: Some(text.clone()), ..self.new_record(TraceEvent::Alarm) };
         alarm.append(self.session)?;
         Ok(HookAnswer::Note(text))
     }
@@ -181,11 +182,11 @@ impl HookCall<'_> {
     /// unless the trace itself cannot be written.
     fn before_or_deny(&self) -> Result<HookAnswer, HookError> {
         self.check_project().and_then(|()| self.before()).or_else(|error| {
-            let record = Record {
+            let record = TraceRecord {
                 what: Some(self.message.command().unwrap_or(&self.message.tool).to_owned()),
                 effect: Some(Effect::Deny.to_string()),
                 reason: Some(error.to_string()),
-                ..self.new_record(trace::Event::Decision)
+                ..self.new_record(TraceEvent::Decision)
             };
             record.append(self.session)?;
             if matches!(error, HookError::Moves | HookError::Tool(ToolError::Moves { .. })) {

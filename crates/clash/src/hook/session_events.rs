@@ -3,17 +3,17 @@
 use clash_agents::HookAnswer;
 
 use super::{HookCall, HookError};
-use crate::approval::Approval;
+use crate::approval::ApprovalSlip;
 use crate::policy::LoadedPolicy;
-use crate::trace::{self, Record};
+use crate::trace::{TraceEvent, TraceRecord};
 use crate::{judged, tell, temporary, watch};
 
 impl HookCall<'_> {
     pub(super) fn session_start(&self) -> Result<HookAnswer, HookError> {
-        let record = Record {
+        let record = TraceRecord {
             agent: Some(self.agent.name.to_owned()),
             what: Some(self.session.project.display().to_string()),
-            ..Record::new(self.session, trace::Event::SessionStart)
+            ..TraceRecord::new(self.session, TraceEvent::SessionStart)
         };
         record.append(self.session)?;
         if let Err(error) = self.check_project() {
@@ -34,9 +34,9 @@ impl HookCall<'_> {
     /// The session's /tmp stays for some days: the user may resume the session, and a
     /// command may have moved files of the project there.
     pub(super) fn session_end(&self) -> Result<HookAnswer, HookError> {
-        Approval::discard_all(self.session);
+        ApprovalSlip::discard_all(self.session);
         judged::discard_all(self.session);
-        Record::new(self.session, trace::Event::SessionEnd).append(self.session)?;
+        TraceRecord::new(self.session, TraceEvent::SessionEnd).append(self.session)?;
         Ok(HookAnswer::Silent)
     }
 

@@ -13,10 +13,11 @@ use clash_sandbox::plan::{Cage, Grant, Plan, Request, Temporary, Why, plan};
 
 use super::context::LaunchContext;
 use super::{LauncherError, Never, RequestedCommand};
+use crate::env;
 use crate::in_force::PolicySandboxes;
 use crate::ssh_agent::{self, LentAgent};
 use crate::temporary::{self, HeldTmp};
-use crate::{env, trace};
+use crate::trace::TraceEvent;
 
 impl LaunchContext {
     /// Plans the sandbox and becomes the command. Without a host it is this machine's.
@@ -50,7 +51,7 @@ impl LaunchContext {
         let places = self.dirs.places_unseen(&self.project, &disk);
         let plan = self.plan(sandbox, &extra, &places, &disk, tmp.as_ref(), host)?;
         let env = self.environment(sandbox, &places, &disk, agent.as_ref());
-        self.trace(trace::Event::Launch, command.script, None, Some(&sandbox.name))?;
+        self.trace(TraceEvent::Launch, command.script, None, Some(&sandbox.name))?;
         let args = command.args.to_vec();
         let command = launch::Command { program: command.program.to_owned(), args, env, cwd: None };
         let error = launch::run(&plan, &command, ahead);
@@ -166,7 +167,7 @@ impl LaunchContext {
         command: &RequestedCommand<'_>,
     ) -> Result<Never, LauncherError> {
         use std::os::unix::process::CommandExt;
-        self.trace(trace::Event::Launch, command.script, None, Some(sandbox))?;
+        self.trace(TraceEvent::Launch, command.script, None, Some(sandbox))?;
         let source = std::process::Command::new(command.program).args(command.args).exec();
         let program = command.program.to_owned();
         let error = match source.kind() {

@@ -8,11 +8,11 @@ use clash_policy::decide::Decision;
 use clash_policy::{Action, Effect, Sandbox};
 
 use super::LauncherError;
-use crate::approval::Approval;
+use crate::approval::ApprovalSlip;
 use crate::decision::{self, DecisionContext};
 use crate::dirs::{Dirs, project_of};
 use crate::session::{Session, SessionError, name_of};
-use crate::trace::{self, Record};
+use crate::trace::{TraceEvent, TraceRecord};
 use crate::{say, ui};
 
 /// Where a command is about to run, before its sandbox is known.
@@ -45,7 +45,8 @@ impl LaunchContext {
         };
         session.check_root().or_else(|error| {
             let reason = Some(error.to_string());
-            Record { reason, ..Record::new(&session, trace::Event::Alarm) }.append(&session)?;
+            TraceRecord { reason, ..TraceRecord::new(&session, TraceEvent::Alarm) }
+                .append(&session)?;
             Err(LauncherError::Session(error.into()))
         })?;
         let dirs = dirs.in_session(&session.dir);
@@ -89,11 +90,11 @@ impl LaunchContext {
         &self,
         script: &str,
         decision: Decision,
-        approval: Option<Approval>,
+        approval: Option<ApprovalSlip>,
     ) -> Result<Sandbox, LauncherError> {
         let reason = say::reason(&decision);
         let refused = |why: &str| {
-            self.trace(trace::Event::Decision, script, Some((Effect::Deny, &reason)), None)?;
+            self.trace(TraceEvent::Decision, script, Some((Effect::Deny, &reason)), None)?;
             Err(LauncherError::Refused(format!("{reason}{why}")))
         };
         let Some(sandbox) = decision.sandbox else { return refused("") };
@@ -108,19 +109,19 @@ impl LaunchContext {
 
     pub(super) fn trace(
         &self,
-        event: trace::Event,
+        event: TraceEvent,
         script: &str,
         effect: Option<(Effect, &str)>,
         sandbox: Option<&str>,
     ) -> Result<(), LauncherError> {
         let Some(session) = &self.session else { return Ok(()) };
-        let record = Record {
+        let record = TraceRecord {
             what: Some(script.to_owned()),
             effect: effect.map(|(effect, _)| effect.to_string()),
             reason: effect.map(|(_, reason)| reason.to_owned()),
             sandbox: sandbox.map(str::to_owned),
             pid: Some(std::process::id()),
-            ..Record::new(session, event)
+            ..TraceRecord::new(session, event)
         };
         Ok(record.append(session)?)
     }

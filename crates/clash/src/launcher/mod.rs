@@ -36,7 +36,7 @@ use std::ffi::{OsStr, OsString};
 use clash_policy::Effect;
 use clash_sandbox::plan::Grant;
 
-use crate::approval::Approval;
+use crate::approval::ApprovalSlip;
 use clash_agents::Agent;
 use context::LaunchContext;
 
@@ -105,12 +105,12 @@ impl LaunchContext {
         &self,
         script: &str,
         source: &ApprovalSource<'_>,
-    ) -> Result<Option<Approval>, LauncherError> {
+    ) -> Result<Option<ApprovalSlip>, LauncherError> {
         let Some(session) = &self.session else { return Ok(None) };
         Ok(match source {
             ApprovalSource::None => None,
-            ApprovalSource::ForScript => Approval::take_any(session, script)?,
-            ApprovalSource::Slip(name) => Some(Approval::take(session, name, script)?),
+            ApprovalSource::ForScript => ApprovalSlip::take_any(session, script)?,
+            ApprovalSource::Slip(name) => Some(ApprovalSlip::take(session, name, script)?),
         })
     }
 }

@@ -49,7 +49,7 @@ fn table() -> String {
 }
 
 #[test]
-fn the_table_in_the_documentation_says_what_the_tests_show() {
+fn the_table_in_the_docs_agrees_with_the_tests() {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/agents.md");
     let page = std::fs::read_to_string(page).unwrap();
     let (_, rest) = page.split_once("<!-- made by tests/e2e/abilities.rs -->\n").unwrap();

@@ -109,7 +109,7 @@ fn a_refusal_is_exit_status_two_with_a_reason_and_nothing_else() {
 }
 
 #[test]
-fn who_cannot_ask_is_told_no_and_the_way_on() {
+fn an_agent_that_cannot_ask_gets_a_refusal_and_a_next_step() {
     for contract in CONTRACTS.iter().filter(|contract| contract.agent != "qwen") {
         contract
             .bash(&machine(), "touch x")
@@ -206,7 +206,7 @@ fn every_file_of_a_patch_is_judged() {
 }
 
 #[test]
-fn a_session_begins_with_what_it_may_do() {
+fn a_session_begins_with_its_rights() {
     let m = machine();
     let start = |agent: &str| {
         let message = message(&m, "SessionStart", "", json!({}));
@@ -222,7 +222,7 @@ fn a_session_begins_with_what_it_may_do() {
 }
 
 #[test]
-fn a_model_learns_what_the_sandbox_kept_from_it_and_what_to_do() {
+fn a_model_learns_which_path_the_sandbox_blocked() {
     for contract in CONTRACTS {
         let m = machine();
         let key = m.home().join(".ssh/id_ed25519");
@@ -251,7 +251,7 @@ fn a_model_learns_what_the_sandbox_kept_from_it_and_what_to_do() {
 
 /// Rules of the client's own, which would no longer see a wrapped command.
 #[test]
-fn what_the_client_itself_forbids_stays_forbidden() {
+fn rules_of_the_client_stay_in_force() {
     let rules = [
         (
             "codex",

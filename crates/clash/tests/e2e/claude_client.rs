@@ -227,7 +227,7 @@ fn a_denied_command_does_not_run_and_the_model_learns_why() {
 }
 
 #[test]
-fn a_question_nobody_can_answer_is_a_no() {
+fn a_question_without_a_user_is_a_no() {
     let Some(claude) = CLAUDE.here() else { return };
     let m = installed(Who::Me);
     let talk = claude.run(&m, &[bash("touch made.txt")]);
@@ -248,7 +248,7 @@ fn changing_directory_lasts_until_the_next_command() {
 }
 
 #[test]
-fn file_tools_write_the_project_and_not_what_steers_the_agent() {
+fn file_tools_write_the_project_and_no_steering_files() {
     let Some(claude) = CLAUDE.here() else { return };
     let m = installed(Who::Me);
     let project = m.project();
@@ -488,7 +488,7 @@ fn after_uninstalling_the_client_is_as_it_was() {
 }
 
 #[test]
-fn in_the_client_s_own_sandbox_a_command_is_refused_in_words() {
+fn a_command_in_the_clients_own_sandbox_is_refused() {
     let Some(claude) = CLAUDE.here() else { return };
     let m = Machine::new(Who::Me).policy(POLICY);
     m.write(".ssh/id_ed25519", SECRET);

@@ -100,7 +100,7 @@ fn a_second_hook_that_replaces_the_command_raises_an_alarm() {
 /// sandbox. Neither is one told which shell the model wants, so that must be one of
 /// the system's.
 #[test]
-fn what_is_typed_into_a_command_stays_in_its_sandbox() {
+fn input_typed_into_a_command_stays_in_its_sandbox() {
     let Some(codex) = CODEX.here() else { return };
     let m = CODEX.installed(Who::Me);
     let shell = m.project().join("bash");

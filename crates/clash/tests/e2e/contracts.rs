@@ -139,7 +139,7 @@ fn a_bare_command_is_refused_with_the_line_to_run() {
 }
 
 #[test]
-fn what_the_policy_does_not_allow_is_refused_with_its_reason() {
+fn refused_actions_come_with_the_reason() {
     for contract in &CONTRACTS {
         let m = contract.installed();
         let (shell, write, shout) = (contract.shell, contract.write, contract.shout);
@@ -198,7 +198,7 @@ fn an_installation_can_be_repeated_and_taken_back() {
 
 /// Hooks of the user's stay beside clash's; a shell of theirs waits until clash is gone.
 #[test]
-fn what_the_user_has_there_already_stays_or_comes_back() {
+fn the_users_own_settings_stay_or_come_back() {
     let hooks = "{\n  \"version\": 1,\n  \"hooks\": {\n    \"stop\": [{\"command\": \"./own.sh\"}]\n  }\n}\n";
     for (agent, file, text) in [
         ("cursor", ".cursor/hooks.json", hooks),
@@ -218,7 +218,7 @@ fn what_the_user_has_there_already_stays_or_comes_back() {
 
 /// What clash would have to take the place of, and could not give back.
 #[test]
-fn a_setting_of_somebody_else_is_left_alone() {
+fn settings_of_other_programs_are_left_alone() {
     let m = Machine::new(Who::Me).policy(POLICY);
     let own = "{\"chat.defaultAgent\": \"mine\"}";
     let settings = m.write(".kiro/settings/cli.json", own);

@@ -123,7 +123,7 @@ fn a_machine_without_namespaces_is_found_out_by_trying() {
 }
 
 #[test]
-fn doctor_names_the_setting_that_keeps_git_from_bare_repositories() {
+fn doctor_names_the_setting_against_bare_repositories() {
     if !std::path::Path::new("/usr/bin/git").exists() {
         return skipped("what doctor says of git, because it is not there");
     }

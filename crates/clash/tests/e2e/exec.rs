@@ -53,7 +53,7 @@ fn pipes_options_and_quoting_reach_the_command_untouched() {
 }
 
 #[test]
-fn exec_decides_and_refuses_what_would_need_a_question() {
+fn exec_decides_and_refuses_instead_of_asking() {
     as_each_user(|m| {
         let m = m.policy(POLICY);
         m.clash(["exec", "--", "sh", "-c", "exit 3"]).exits(3);
@@ -118,7 +118,7 @@ fn a_command_that_went_around_the_launcher_raises_an_alarm() {
 }
 
 #[test]
-fn the_shell_prefix_runs_what_the_client_wraps_around_a_command() {
+fn the_shell_prefix_runs_the_wrapper_and_judges_its_command() {
     let m = Machine::new(Who::Me).policy(POLICY);
     m.clash(["install", "--agent", "claude"]).succeeds();
     let launcher = m.state().join("bin/clash-shell");

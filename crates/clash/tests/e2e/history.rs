@@ -48,7 +48,7 @@ when({
 "#;
 
 #[test]
-fn a_backtest_counts_what_a_policy_would_have_said() {
+fn a_backtest_counts_the_decisions_of_a_policy() {
     let m = Machine::new(Who::Me).policy(POLICY);
     transcript(
         &m,
@@ -86,7 +86,7 @@ fn a_backtest_counts_what_a_policy_would_have_said() {
 }
 
 #[test]
-fn a_backtest_says_what_it_could_not_read_and_that_there_is_nothing() {
+fn a_backtest_names_unreadable_and_missing_histories() {
     let m = Machine::new(Who::Me).policy(POLICY);
     m.clash(["policy", "backtest"]).exits(1).says("there is no history of an agent here");
     let file = transcript(&m, &[bash("make")]);
@@ -99,7 +99,7 @@ fn a_backtest_says_what_it_could_not_read_and_that_there_is_nothing() {
 }
 
 #[test]
-fn what_both_clash_and_the_agent_recorded_counts_once() {
+fn an_action_in_trace_and_history_counts_once() {
     let m = Machine::new(Who::Me).policy(POLICY);
     m.bash("make").is("allow", "");
     let line = |kind: &str, block: Value| {
@@ -120,7 +120,7 @@ fn what_both_clash_and_the_agent_recorded_counts_once() {
 }
 
 #[test]
-fn what_clash_decided_itself_is_a_history_too() {
+fn the_trace_of_clash_is_a_history_too() {
     let m = Machine::new(Who::Me).policy(POLICY);
     m.bash("make").is("allow", "");
     m.hook(&m.message("PostToolUse", "Bash", json!({"command": "make"}))).succeeds();
@@ -151,7 +151,7 @@ fn everything() -> Vec<String> {
 }
 
 #[test]
-fn a_policy_learned_from_everything_is_right_and_allows_no_interpreter() {
+fn a_learned_policy_compiles_and_allows_no_interpreter() {
     let m = Machine::new(Who::Me);
     let commands = everything();
     let calls: Vec<_> = commands.iter().map(|command| bash(command)).collect();
@@ -224,7 +224,7 @@ fn nothing_of_a_hostile_history_reaches_the_policy() {
 }
 
 #[test]
-fn what_was_learned_lets_the_command_run_and_nothing_else() {
+fn a_learned_sandbox_runs_its_command_and_nothing_else() {
     as_each_user(|m| {
         m.write("app/input", "text");
         m.write(".tool/settings", "quiet");
@@ -297,7 +297,7 @@ fn names_and_ports_are_observed() {
 }
 
 #[test]
-fn what_a_command_leaves_running_goes_on() {
+fn background_processes_of_a_command_go_on() {
     let m = Machine::new(Who::Me);
     let late = m.project().join("late");
     let script = "(sleep 1; cat /etc/passwd > /dev/null && echo done > late) > /dev/null 2>&1 &";
@@ -329,11 +329,11 @@ fn is_learned_from(client: &Client) {
 }
 
 #[test]
-fn what_the_real_claude_wrote_down_is_learned_from() {
+fn clash_learns_from_the_history_of_claude() {
     is_learned_from(&CLAUDE);
 }
 
 #[test]
-fn what_the_real_codex_wrote_down_is_learned_from() {
+fn clash_learns_from_the_history_of_codex() {
     is_learned_from(&CODEX);
 }

@@ -105,7 +105,7 @@ fn piped(mut command: std::process::Command, input: &str) -> Ran {
 }
 
 #[test]
-fn whatever_is_not_a_message_is_blocked() {
+fn input_that_is_no_message_is_blocked() {
     let m = machine();
     let good = m.message("PreToolUse", "Bash", json!({"command": "cargo build"})).to_string();
     let mut bad: Vec<Vec<u8>> =
@@ -136,7 +136,7 @@ fn whatever_is_not_a_message_is_blocked() {
 }
 
 #[test]
-fn a_policy_that_does_not_compile_denies_everything_and_says_where() {
+fn a_broken_policy_denies_everything_and_names_its_line() {
     let m = machine().policy("when({\"Bash\": {\"git\": alow()}})");
     m.bash("ls").is("deny", "policy.star:1:23");
     m.asks("Read", json!({"file_path": "x"})).is("deny", "did you mean `allow`");
@@ -260,7 +260,7 @@ fn a_permission_request_is_answered_only_with_no() {
 }
 
 #[test]
-fn a_project_whose_settings_work_against_clash_gets_no_commands() {
+fn a_project_with_hostile_settings_gets_no_commands() {
     let m = machine();
     for (settings, word) in [
         (r#"{"env": {"BASH_ENV": "./evil.sh"}}"#, "BASH_ENV"),
@@ -324,7 +324,7 @@ fn settings_that_would_switch_clash_off_are_not_put_into_force() {
 }
 
 #[test]
-fn a_command_that_changes_what_steers_the_agent_is_reported() {
+fn a_command_that_changes_steering_files_is_reported() {
     let m = machine();
     m.hook(&m.message("SessionStart", "", json!({})));
     let after = || m.hook(&m.message("PostToolUse", "Bash", json!({"command": "x"}))).stdout;

@@ -36,7 +36,7 @@ fn init(m: &Machine, args: &[&str]) -> Ran {
 }
 
 #[test]
-fn what_is_found_is_said_with_what_shows_it() {
+fn init_names_each_toolchain_and_its_file() {
     let m = rust_and_node(Who::Me);
     insta::assert_snapshot!(shown(&m, &["init", "--quick", "--agent", "none"]), @r"
     detecting ecosystems...
@@ -264,7 +264,7 @@ fn with_posture(who: Who, posture: &str) -> Machine {
 const SECRET: &str = "secret-key-material";
 
 #[test]
-fn strict_lets_no_push_no_publishing_and_no_write_outside_go_unasked() {
+fn strict_asks_about_push_publishing_and_writes_outside() {
     let m = with_posture(Who::Me, "strict").settled();
     for command in PUBLISHING {
         assert_ne!(effect(&m, command), "allow", "{command}");
@@ -318,7 +318,7 @@ fn moderate_installs_without_asking_and_asks_before_a_push() {
 }
 
 #[test]
-fn permissive_still_protects_credentials_what_runs_later_and_clash_itself() {
+fn permissive_protects_credentials_hooks_and_clash_itself() {
     let m = with_posture(Who::Me, "permissive").settled();
     for command in PUBLISHING.iter().filter(|command| !command.contains("git")) {
         assert_ne!(effect(&m, command), "allow", "{command}");
@@ -341,7 +341,7 @@ fn permissive_still_protects_credentials_what_runs_later_and_clash_itself() {
 }
 
 #[test]
-fn in_every_posture_the_kernel_keeps_what_the_policy_says() {
+fn the_kernel_enforces_the_policy_of_every_posture() {
     as_each_user(|m| {
         let who = m.who;
         drop(m);
@@ -462,7 +462,7 @@ fn agents_are_wired_and_their_permissions_taken_over() {
 }
 
 #[test]
-fn a_project_gets_a_policy_of_its_own_that_counts_once_it_is_trusted() {
+fn a_project_policy_is_in_force_once_it_is_trusted() {
     let m = rust_and_node(Who::Me);
     m.write(".claude/settings.json", r#"{"permissions": {"allow": ["Bash(mine:*)"]}}"#);
     let mut command = m.command(clash());
@@ -525,7 +525,7 @@ fn at_a_terminal_a_few_questions_lead_to_a_policy() {
 }
 
 #[test]
-fn at_a_terminal_empty_lines_take_the_defaults_and_no_leaves_everything() {
+fn empty_answers_take_the_defaults_and_no_changes_nothing() {
     let m = rust_and_node(Who::Me);
     let Some(ran) = typed(&m, "\n\n\nn\n") else { return };
     ran.says("status=1");
@@ -545,7 +545,7 @@ fn at_a_terminal_empty_lines_take_the_defaults_and_no_leaves_everything() {
 }
 
 #[test]
-fn a_cache_that_is_missing_is_there_for_the_first_build_and_the_project_stays_clean() {
+fn a_missing_cache_is_made_for_the_first_build() {
     as_each_user(|m| {
         let before: Vec<_> =
             fs::read_dir(m.project()).unwrap().map(|e| e.unwrap().file_name()).collect();
@@ -578,7 +578,7 @@ fn a_tree_of_many_files_costs_a_bounded_look() {
 }
 
 #[test]
-fn the_way_of_a_new_user_is_two_commands_and_then_a_confined_action() {
+fn a_new_user_gets_a_confined_action_after_two_commands() {
     as_each_user(|m| {
         m.write("app/Makefile", "all:\n\t@echo built; cat ~/.ssh/id_ed25519 || echo kept\n");
         m.write(".ssh/id_ed25519", SECRET);
@@ -611,7 +611,7 @@ fn the_way_of_a_new_user_of_the_real_claude_is_one_command() {
 }
 
 #[test]
-fn what_is_learned_from_a_history_is_written_with_a_yes_and_the_old_policy_kept() {
+fn a_learned_policy_is_written_after_a_yes() {
     let m = rust_and_node(Who::Me);
     let seen = r#"{"v":1,"time":1794776639000,"event":"decision","agent":"claude","call":"a","tool":"Bash","what":"cargo test"}
 {"v":1,"event":"exit","call":"a","ok":true}

@@ -90,7 +90,7 @@ fn installed_line(m: &Machine) -> String {
 }
 
 #[test]
-fn the_guard_blocks_whatever_goes_wrong_with_the_program() {
+fn the_guard_blocks_if_the_program_fails() {
     let m = Machine::new(Who::Me);
     install(&m).succeeds();
     let line = installed_line(&m);
@@ -126,7 +126,7 @@ fn the_guard_blocks_whatever_goes_wrong_with_the_program() {
 }
 
 #[test]
-fn doctor_tells_what_is_wrong_and_how_to_put_it_right() {
+fn doctor_names_problems_and_their_fixes() {
     let m = Machine::new(Who::Me);
     m.clash(["doctor"]).exits(0).says("no agent asks clash");
     install(&m).succeeds();

@@ -30,7 +30,7 @@ fn has(program: &str) -> bool {
 }
 
 #[test]
-fn what_a_protected_link_leads_to_is_kept_from_commands_and_tools() {
+fn commands_and_tools_cannot_change_a_protected_links_target() {
     as_each_user(|m| {
         let m = m.policy(
             "load(\"@clash//sandboxes.star\", \"project\")
@@ -78,7 +78,7 @@ fn a_virtual_environment_is_thrown_away_whole_and_not_changed() {
 }
 
 #[test]
-fn git_clean_removes_what_it_may_and_says_what_it_may_not() {
+fn git_clean_removes_its_files_and_names_protected_ones() {
     if !has("git") {
         return;
     }

@@ -58,7 +58,7 @@ fn check_finds_every_mistake_of_every_layer() {
 }
 
 #[test]
-fn check_passes_a_right_policy_and_fails_on_warnings_only_if_asked() {
+fn check_fails_on_warnings_only_if_asked() {
     let m = Machine::new(Who::Me).policy(POLICY);
     insta::assert_snapshot!(shown(&m, &["policy", "check"]), @"no mistakes, no warnings");
     m.clash(["policy", "check", "--strict"]).exits(0);
@@ -191,7 +191,7 @@ fn expectations_are_run_for_every_policy_named() {
 }
 
 #[test]
-fn diff_says_what_becomes_more_and_less_permitted() {
+fn diff_names_actions_with_more_and_less_permission() {
     let m = Machine::new(Who::Me);
     m.write("app/old.star", POLICY);
     m.write("app/same.star", &POLICY.replace("(\"cargo\", \"rustc\")", "(\"rustc\", \"cargo\")"));
@@ -216,7 +216,7 @@ fn diff_says_what_becomes_more_and_less_permitted() {
 }
 
 #[test]
-fn diff_compares_sandboxes_of_one_name_by_what_they_grant() {
+fn diff_compares_sandboxes_of_one_name_by_their_grants() {
     let m = Machine::new(Who::Me);
     let policy = |body: &str| {
         format!(
@@ -253,7 +253,7 @@ fn a_policy_that_does_not_end_is_stopped_and_named() {
 }
 
 #[test]
-fn a_session_s_own_policy_comes_before_the_project_s_and_the_user_s() {
+fn a_session_policy_precedes_those_of_project_and_user() {
     let m = Machine::new(Who::Me).policy("when({\"Bash\": {\"make\": deny()}})");
     m.bash("make").is("deny", ".clash/policy.star:1");
     m.write(
@@ -291,7 +291,7 @@ fn the_language_documents_itself() {
 }
 
 #[test]
-fn settings_of_the_client_are_taken_over_and_a_project_s_only_restrict() {
+fn client_settings_are_imported_and_a_projects_only_restrict() {
     let m = Machine::new(Who::Me).policy("from_claude_settings()\n");
     m.bash("make").is("ask", "no rule");
     m.write(".claude/settings.json", r#"{"permissions": {"allow": ["Bash(make:*)"]}}"#);

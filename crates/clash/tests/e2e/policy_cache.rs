@@ -111,7 +111,7 @@ fn a_damaged_cache_is_no_other_policy() {
 }
 
 #[test]
-fn many_at_once_with_a_changing_policy_see_one_of_them_and_the_last_in_the_end() {
+fn hooks_during_a_policy_change_see_the_old_or_the_new_one() {
     let m = Machine::new(Who::Me).policy("when({\"Bash\": {\"x\": allow()}})");
     let policy = m.home().join(".clash/policy.star");
     let put = |text: &str| {

@@ -91,7 +91,7 @@ fn nothing_is_written_without_a_yes() {
 }
 
 #[test]
-fn a_rule_that_would_not_hold_is_refused_with_what_overrules_it() {
+fn an_overruled_rule_is_refused_with_the_stronger_rule() {
     let m = Machine::new(Who::Me).policy(
         "when({\"Bash\": {\"cargo\": deny()}})\npolicy(\"p\", {\"Bash\": {\"rm\": deny()}})\n",
     );
@@ -129,7 +129,7 @@ fn links_and_permissions_stay() {
 }
 
 #[test]
-fn undo_takes_back_one_after_the_other_and_never_what_somebody_else_wrote() {
+fn undo_goes_back_step_by_step_and_keeps_other_edits() {
     let m = Machine::new(Who::Me).policy(POLICY);
     m.clash(["policy", "undo", "--yes"]).exits(1).says("no change to take back");
     m.clash(["policy", "allow", "a", "--yes"]).succeeds();
@@ -146,7 +146,7 @@ fn undo_takes_back_one_after_the_other_and_never_what_somebody_else_wrote() {
 }
 
 #[test]
-fn a_project_s_rule_says_that_it_needs_trust_and_a_session_s_holds_at_once() {
+fn a_project_rule_needs_trust_and_a_session_rule_does_not() {
     let m = Machine::new(Who::Me);
     m.clash(["policy", "allow", "--scope", "project", "make", "-y"])
         .succeeds()

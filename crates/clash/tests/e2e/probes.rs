@@ -301,7 +301,7 @@ fn probes_of_root_without_namespaces() {
 }
 
 #[test]
-fn whatever_a_probe_gets_through_is_explained() {
+fn every_probe_that_is_not_blocked_has_a_reason() {
     if recording() {
         return; // the file is being written
     }

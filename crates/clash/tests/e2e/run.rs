@@ -128,7 +128,7 @@ fn an_agent_that_a_project_keeps_from_asking_is_not_started() {
 }
 
 #[test]
-fn an_agent_writes_its_state_and_not_what_steers_it_or_clash() {
+fn an_agent_writes_its_state_and_no_steering_files() {
     as_each_user(|m| {
         let m = with_asking_agent(m, "claude");
         let settings = m.home().join(".claude/settings.json");
@@ -303,7 +303,7 @@ fn the_agent_ends_as_it_would_without_a_room() {
 }
 
 #[test]
-fn the_room_is_any_sandbox_of_the_policy_but_none_without_walls() {
+fn run_takes_any_sandbox_except_an_unrestricted_one() {
     let m = with_agent(Machine::new(Who::Me), "aider");
     let agent = m.home().join("agents/bin/aider");
     let agent = agent.to_str().unwrap();

@@ -44,7 +44,7 @@ fn furnished(m: &Machine) {
 }
 
 #[test]
-fn what_a_sandbox_says_is_what_happens_in_it_and_nothing_is_left_behind() {
+fn sandbox_test_agrees_with_the_rules_and_leaves_no_files() {
     as_each_user(|m| {
         let m = m.policy(POLICY);
         furnished(&m);
@@ -131,7 +131,7 @@ fn a_test_that_is_killed_leaves_nothing_either() {
 }
 
 #[test]
-fn what_cannot_be_tried_says_so() {
+fn sandbox_test_names_trials_that_cannot_run() {
     let m = Machine::new(Who::Me);
     m.clash(["sandbox", "test", "unrestricted"]).exits(1).says("is unrestricted");
     let misspelt = m.clash(["sandbox", "test", "projct"]).exits(1);
@@ -238,7 +238,7 @@ fn a_command_knows_its_sandbox_by_name() {
 }
 
 #[test]
-fn clash_inside_clash_knows_it_and_stacks_what_can_be_stacked() {
+fn clash_inside_clash_adds_a_second_sandbox() {
     as_each_user(|m| {
         for name in ["clash", "clash-compile"] {
             let (from, to) = (clash().with_file_name(name), m.project().join(name));
@@ -267,7 +267,7 @@ fn clash_inside_clash_knows_it_and_stacks_what_can_be_stacked() {
 }
 
 #[test]
-fn names_that_an_expression_denies_are_tried_with_and_without_a_room() {
+fn names_denied_by_a_regex_are_tried_with_and_without_a_room() {
     as_each_user(|m| {
         let m = m.policy(
             r#"

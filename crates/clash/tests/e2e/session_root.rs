@@ -165,7 +165,7 @@ fn a_session_goes_on_in_a_project_that_was_made_anew() {
 }
 
 #[test]
-fn a_record_of_an_older_version_is_completed_unless_a_link_is_there() {
+fn an_older_session_record_is_completed_unless_a_link_is_there() {
     as_each_user(|m| {
         let s = Session::begun(m);
         let dir = s.m.state().join("sessions/test-session");

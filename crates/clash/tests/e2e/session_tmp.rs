@@ -190,7 +190,7 @@ fn tmp_stays_at_the_end_of_a_session() {
 }
 
 #[test]
-fn the_sweep_takes_what_a_killed_session_left() {
+fn the_sweep_removes_files_of_a_killed_session() {
     let m = Machine::new(Who::Me).policy(POLICY);
     for session in ["old", "new"] {
         bash(&m, session, "echo x > /tmp/a; mkdir -m 0 /tmp/closed").succeeds();

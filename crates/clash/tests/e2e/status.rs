@@ -20,7 +20,7 @@ fn shown(m: &Machine) -> String {
 }
 
 #[test]
-fn an_empty_machine_says_what_is_missing() {
+fn an_empty_machine_names_the_missing_parts() {
     let m = Machine::new(Who::Me);
     insta::assert_snapshot!(shown(&m), @r"
     project   ~/app

@@ -315,7 +315,7 @@ fn an_output_option_of_git_writes_nothing_protected() {
 }
 
 #[test]
-fn an_output_that_only_the_shell_knows_writes_nothing_protected() {
+fn an_output_path_known_at_run_time_hits_no_protected_file() {
     as_each_user(|m| {
         let m = machine(m);
         bare(

@@ -50,14 +50,14 @@ fn a_followed_log_streams_records_as_they_arrive() {
 }
 
 #[test]
-fn log_without_sessions_says_what_to_do() {
+fn log_without_sessions_names_the_next_step() {
     let m = Machine::new(Who::Me);
     m.clash(["log"]).exits(1).says("clash install --agent claude");
     m.clash(["log", "--session", "nope"]).exits(1).says("no session `nope`");
 }
 
 #[test]
-fn records_of_hooks_that_run_at_once_never_mix_and_none_is_lost() {
+fn records_of_parallel_hooks_do_not_mix() {
     const HOOKS: usize = 60;
     let m = Machine::new(Who::Me).policy("when({\"Bash\": allow()})");
     m.bash("warm");
@@ -81,7 +81,7 @@ fn records_of_hooks_that_run_at_once_never_mix_and_none_is_lost() {
 }
 
 #[test]
-fn what_was_answered_is_on_record_even_if_the_hook_is_killed_right_after() {
+fn an_answer_is_in_the_trace_even_if_the_hook_is_killed() {
     use std::io::Read;
     let m = Machine::new(Who::Me).policy("when({\"Bash\": allow()})");
     for n in 0..20 {

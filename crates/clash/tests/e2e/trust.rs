@@ -18,7 +18,7 @@ fn machine() -> Machine {
 }
 
 #[test]
-fn the_policy_and_what_it_permits_is_shown_before_it_is_trusted() {
+fn a_policy_and_its_effect_are_shown_before_trust() {
     let m = machine();
     m.bash("make").is("ask", "not trusted");
     insta::assert_snapshot!(shown(&m, &["trust", "--yes"]), @r#"
@@ -40,7 +40,7 @@ fn the_policy_and_what_it_permits_is_shown_before_it_is_trusted() {
 }
 
 #[test]
-fn whatever_changes_ends_it_and_the_change_is_shown() {
+fn any_change_ends_trust_and_is_shown() {
     let m = machine();
     m.clash(["trust", "--yes"]).succeeds();
     for (file, text) in [
@@ -106,7 +106,7 @@ fn without_a_person_nothing_is_trusted() {
 }
 
 #[test]
-fn what_is_kept_is_the_owner_s_alone() {
+fn only_the_owner_can_read_clashs_files() {
     let m = machine();
     m.clash(["trust", "--yes"]).succeeds();
     let dir = m.state().join("trust");
@@ -120,7 +120,7 @@ fn what_is_kept_is_the_owner_s_alone() {
 }
 
 #[test]
-fn links_out_of_the_project_and_what_does_not_compile_are_refused() {
+fn policies_with_links_out_or_errors_cannot_be_trusted() {
     let m = machine();
     let elsewhere = m.write("other/policy.star", "when({\"Bash\": allow()})");
     let policy = m.project().join(".clash/policy.star");

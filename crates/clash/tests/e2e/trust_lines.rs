@@ -73,7 +73,7 @@ const PROMISES: &[Promise] = &[
     row(
         "one Yes gave a file tool the private key",
         "credentials are denied to file tools unless a rule names them",
-        "init::permissive_still_protects_credentials_what_runs_later_and_clash_itself",
+        "init::permissive_protects_credentials_hooks_and_clash_itself",
     ),
     row(
         "`every other path` was said to ask where the kernel blocks",
@@ -83,7 +83,7 @@ const PROMISES: &[Promise] = &[
     row(
         "`n` to init without a policy: `there is a policy already`",
         "a no says that nothing was written",
-        "init::at_a_terminal_empty_lines_take_the_defaults_and_no_leaves_everything",
+        "init::empty_answers_take_the_defaults_and_no_changes_nothing",
     ),
     row(
         "trust said `it would change nothing` where an ask became an allow",
@@ -93,7 +93,7 @@ const PROMISES: &[Promise] = &[
     row(
         "learn proposed sandboxes that could not be enforced",
         "what was learned lets the command run and nothing else",
-        "history::what_was_learned_lets_the_command_run_and_nothing_else",
+        "history::a_learned_sandbox_runs_its_command_and_nothing_else",
     ),
     row(
         "a config of OpenCode with comments was called ignored",
@@ -168,7 +168,7 @@ const PROMISES: &[Promise] = &[
     row(
         "`--from-trace --yes` wired every agent found",
         "it wires the agents that are named",
-        "init::what_is_learned_from_a_history_is_written_with_a_yes_and_the_old_policy_kept",
+        "init::a_learned_policy_is_written_after_a_yes",
     ),
     row(
         "`init --dry-run | head -1` said `Broken pipe`",

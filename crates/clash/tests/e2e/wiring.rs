@@ -160,7 +160,7 @@ fn shown(m: &Machine, ran: &Ran) -> String {
 
 /// Three agents: one in order, one with its own sandbox on, one with broken settings.
 #[test]
-fn the_screens_say_of_each_agent_what_was_found() {
+fn status_and_doctor_show_the_state_of_each_agent() {
     insta::allow_duplicates!(as_each_user(|m| {
         let m = m.policy(ALLOW);
         let install = |args: &[&str]| shown(&m, &m.clash([&["install", "--agent"], args].concat()));

@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use crate::dirs::Dirs;
 use crate::session::sessions_dir;
-use crate::trace::{self, Event, Record};
+use crate::trace::{self, TraceEvent, TraceRecord};
 use crate::{exit, say};
 use clash_agents::wiring::HookCommand;
 use clash_agents::{Agent, ConfinementMethod, SampleCall};
@@ -133,10 +133,10 @@ impl HookTrial<'_> {
     }
 
     /// The decision in the trace of this session.
-    fn decision(&self, dirs: &Dirs) -> Option<Record> {
+    fn decision(&self, dirs: &Dirs) -> Option<TraceRecord> {
         let file = trace::file_of(&sessions_dir(dirs).join(self.session));
         let mut records = trace::read(&file).ok()?.into_iter().map(|(record, _)| record);
-        records.rfind(|record| record.event == Event::Decision)
+        records.rfind(|record| record.event == TraceEvent::Decision)
     }
 
     /// The command that the agent starts after this answer.
