@@ -5,8 +5,8 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use crate::client::{
-    Client, IMPATIENT, SECRET, THE_ID, WHERE_AM_I, look, made, out_of_reach, records, saw_nothing,
-    wait,
+    Client, SECRET, SHORT_LIMIT, THE_ID, WHERE_AM_I, look, made, out_of_reach, records,
+    saw_nothing, wait,
 };
 use crate::support::{Who, program, skipped};
 
@@ -44,7 +44,7 @@ pub(crate) const CODEX: Client = Client {
             .args(["-c", "model=\"gpt-5.5\"", "do it"])
             .env("OPENAI_API_KEY", "dummy");
         let config = std::fs::read_to_string(m.home().join(".codex/config.toml")).unwrap();
-        if config.contains(IMPATIENT) {
+        if config.contains(SHORT_LIMIT) {
             // The line is not the one that is trusted any more.
             command.arg("--dangerously-bypass-hook-trust");
         }
@@ -88,7 +88,7 @@ fn a_second_hook_that_replaces_the_command_raises_an_alarm() {
     let hook = format!(
         "[[hooks.PreToolUse]]\n[[hooks.PreToolUse.hooks]]\ntype = \"command\"\ncommand = {line}\n"
     );
-    std::fs::write(&file, format!("{text}{hook}").replace(" -k 1 20 ", IMPATIENT)).unwrap();
+    std::fs::write(&file, format!("{text}{hook}").replace(" -k 1 20 ", SHORT_LIMIT)).unwrap();
     codex.run(&m, &[(CODEX.shell)("echo x"), (CODEX.shell)("true")]);
     assert!(m.project().join("hijacked.txt").exists(), "this client is better than it was");
     let alarms = records(&m, "alarm");
