@@ -34,17 +34,12 @@ use clash_protocol::request::{
     CompileRequest, CompilerRequest, LayerFile, ReplacedText, TrustSource,
 };
 use clash_protocol::stamp::BUILD_STAMP;
-use support::{Place, Variant, clear, compare};
+use support::{BenchMachine, MeasuredCommand, bench_rounds, clear, compare};
 
 const CLASH: &str = env!("CARGO_BIN_EXE_clash");
 
 fn main() {
-    // `cargo test` builds and calls benches too; it is not the place to measure.
-    if std::env::args().any(|arg| arg == "--test") {
-        return;
-    }
-    let rounds =
-        std::env::var("CLASH_BENCH_ROUNDS").ok().and_then(|n| n.parse().ok()).unwrap_or(200);
+    let Some(rounds) = bench_rounds(200) else { return };
     in_process(rounds);
     whole_program(rounds);
     cold(rounds.min(60));
@@ -166,12 +161,12 @@ fn side_by_side(rounds: usize, run: impl Fn(usize)) -> [Duration; 2] {
 
 /// A hook call in a place of its own.
 struct Hook {
-    place: Place,
+    place: BenchMachine,
 }
 
 impl Hook {
     fn new(rules: usize) -> Self {
-        let place = Place::new(&policy(rules));
+        let place = BenchMachine::new(&policy(rules));
         let message = format!(
             r#"{{"session_id":"bench","transcript_path":"/t","cwd":"{}","permission_mode":"default","hook_event_name":"PreToolUse","tool_name":"Bash","tool_input":{{"command":"prog0 build --release"}},"tool_use_id":"toolu_1"}}"#,
             place.project().display()
@@ -199,15 +194,15 @@ impl Hook {
         let trace = self.place.home().join(".local/state/clash/sessions/bench/trace.jsonl");
         let trace = fs::read_to_string(trace).unwrap();
         let allowed = |line: &str| line.contains(r#""effect":"allow""#);
-        assert!(trace.lines().all(allowed), "not what was to be measured");
+        assert!(trace.lines().all(allowed), "the hook did not allow every call");
     }
 }
 
 fn whole_program(rounds: usize) {
     let (few, many) = (Hook::new(10), Hook::new(5000));
     let variants = vec![
-        Variant::new("clash hook claude, 10 rules, warm", || few.command()),
-        Variant::new("clash hook claude, 5,000 rules, warm", || many.command()),
+        MeasuredCommand::new("clash hook claude, 10 rules, warm", || few.command()),
+        MeasuredCommand::new("clash hook claude, 5,000 rules, warm", || many.command()),
     ];
     compare("the policy grows", rounds, variants, || {
         few.tidy();
@@ -220,8 +215,8 @@ fn whole_program(rounds: usize) {
 fn cold(rounds: usize) {
     let (warm, cold) = (Hook::new(500), Hook::new(500));
     let variants = vec![
-        Variant::new("clash hook claude, 500 rules, warm", || warm.command()),
-        Variant::new("clash hook claude, 500 rules, cold", || {
+        MeasuredCommand::new("clash hook claude, 500 rules, warm", || warm.command()),
+        MeasuredCommand::new("clash hook claude, 500 rules, cold", || {
             cold.forget();
             cold.command()
         }),

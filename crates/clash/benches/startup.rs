@@ -1,4 +1,4 @@
-//! What clash costs, as ratios measured side by side.
+//! Measures what a hook call and a launch cost, as ratios side by side.
 #![expect(
     clippy::print_stdout,
     clippy::unwrap_used,
@@ -6,9 +6,9 @@
     reason = "a benchmark is a program for people"
 )]
 //!
-//! Every round runs each variant once, in turn, so that whatever else the
-//! machine does hits all of them alike; a ratio compares the same percentile of
-//! two variants of one run. Absolute times are printed for orientation only.
+//! Every round runs each command once, so that other load on the machine affects all of
+//! them alike. A ratio compares the same percentile of two commands of one run. Absolute
+//! times are only for orientation.
 //!
 //! ```text
 //! cargo build --release -p clash-compile --target x86_64-unknown-linux-musl
@@ -21,7 +21,7 @@ mod support;
 use std::fs;
 use std::process::Command;
 
-use support::{Place, Variant, clear, compare};
+use support::{BenchMachine, MeasuredCommand, bench_rounds, clear, compare};
 
 const CLASH: &str = env!("CARGO_BIN_EXE_clash");
 const TRUE: &str = "/bin/true";
@@ -29,28 +29,23 @@ const POLICY: &str = r#"
 load("@clash//rust.star", "rust_full")
 load("@clash//sandboxes.star", "git_full")
 when({"Bash": {("cargo", "rustc", "rustup"): allow(sandbox = rust_full), "git": allow(sandbox = git_full), "true": allow()}})
-# What namespaces and mounts hold by themselves, as with bubblewrap.
+# Only rules that namespaces and mounts enforce, as with bubblewrap.
 _walls = {subpath("$PWD"): allow(FULL), "$TMPDIR": allow(FULL)}
 sandbox(name = "walls", default = deny(), fs = _walls, net = allow(), protect = False)
 sandbox(name = "walls_net", default = deny(), fs = _walls, net = deny(), protect = False)
 "#;
 
 fn main() {
-    // `cargo test` builds and calls benches too; it is not the place to measure.
-    if std::env::args().any(|arg| arg == "--test") {
-        return;
-    }
-    let rounds =
-        std::env::var("CLASH_BENCH_ROUNDS").ok().and_then(|n| n.parse().ok()).unwrap_or(300);
-    let place = Place::new(POLICY);
+    let Some(rounds) = bench_rounds(300) else { return };
+    let place = BenchMachine::new(POLICY);
     println!("program: {CLASH}\n{rounds} interleaved rounds\n");
     hook(&place, rounds);
-    let mut place = Place::new(POLICY);
+    let mut place = BenchMachine::new(POLICY);
     let clash = place.as_plain_user(CLASH);
     launch(&place, &clash, rounds);
 }
 
-fn hook(place: &Place, rounds: usize) {
+fn hook(place: &BenchMachine, rounds: usize) {
     let message = place.dir.path().join("message.json");
     let text = format!(
         r#"{{"session_id":"bench","transcript_path":"/t","cwd":"{}","permission_mode":"default","hook_event_name":"PreToolUse","tool_name":"Bash","tool_input":{{"command":"cargo build --release","description":"build"}},"tool_use_id":"toolu_1"}}"#,
@@ -63,8 +58,8 @@ fn hook(place: &Place, rounds: usize) {
     };
     let approvals = place.home().join(".local/state/clash/sessions/bench/approvals");
     let variants = vec![
-        Variant::new("/bin/true (dynamic C)", || from_file(place.command(TRUE, &[]))),
-        Variant::new("clash hook claude, warm cache, traced", || {
+        MeasuredCommand::new("/bin/true (dynamic C)", || from_file(place.command(TRUE, &[]))),
+        MeasuredCommand::new("clash hook claude, warm cache, traced", || {
             from_file(place.command(CLASH, &["hook", "claude"]))
         }),
     ];
@@ -75,15 +70,15 @@ fn hook(place: &Place, rounds: usize) {
     assert!(trace.lines().count() >= rounds, "decisions were not traced");
     assert!(
         trace.lines().all(|line| line.contains(r#""effect":"allow""#)),
-        "not what was to be measured"
+        "the hook did not allow every call"
     );
 }
 
-/// The same isolation as the room with a network of its own has, but for what only
-/// Landlock and seccomp can say, which bubblewrap leaves out.
+/// Bubblewrap gives the same isolation as a room with a network namespace, without Landlock
+/// and seccomp.
 const BUBBLEWRAP: &str = "/usr/bin/bwrap";
 
-fn launch(place: &Place, clash: &str, rounds: usize) {
+fn launch(place: &BenchMachine, clash: &str, rounds: usize) {
     let project = place.project().display().to_string();
     let inside = |sandbox: &str| place.command(clash, &["sandbox", "exec", sandbox, "--", TRUE]);
     let bubblewrap = |unshare: &[&str]| {
@@ -92,21 +87,24 @@ fn launch(place: &Place, clash: &str, rounds: usize) {
         place.command(BUBBLEWRAP, &[unshare, &view, &rest].concat())
     };
     let mut variants = vec![
-        Variant::new("/bin/true", || place.command(TRUE, &[])),
-        Variant::new("clash sandbox exec readonly, direct tier", || inside("readonly")),
-        Variant::new("clash, user, mount, pid and ipc namespaces", || inside("walls")),
-        Variant::new("the same and a network namespace", || inside("walls_net")),
-        Variant::new("clash sandbox exec rust_full, with its monitor", || inside("rust_full")),
-        Variant::new("clash sandbox exec project, and a network", || inside("project")),
-        Variant::new("clash exec (decided by the policy)", || {
+        MeasuredCommand::new("/bin/true", || place.command(TRUE, &[])),
+        MeasuredCommand::new("clash sandbox exec readonly, direct tier", || inside("readonly")),
+        MeasuredCommand::new("clash, user, mount, pid and ipc namespaces", || inside("walls")),
+        MeasuredCommand::new("the same and a network namespace", || inside("walls_net")),
+        MeasuredCommand::new("clash sandbox exec rust_full, with its monitor", || {
+            inside("rust_full")
+        }),
+        MeasuredCommand::new("clash sandbox exec project, and a network", || inside("project")),
+        MeasuredCommand::new("clash exec (decided by the policy)", || {
             place.command(clash, &["exec", "--", TRUE])
         }),
     ];
     if fs::exists(BUBBLEWRAP).unwrap() {
-        variants.push(Variant::new("bwrap, user, mount, pid and ipc namespaces", || {
+        variants.push(MeasuredCommand::new("bwrap, user, mount, pid and ipc namespaces", || {
             bubblewrap(&["--unshare-user", "--unshare-pid", "--unshare-ipc"])
         }));
-        variants.push(Variant::new("bwrap --unshare-all", || bubblewrap(&["--unshare-all"])));
+        variants
+            .push(MeasuredCommand::new("bwrap --unshare-all", || bubblewrap(&["--unshare-all"])));
     } else {
         println!("bwrap is not installed, so it is not compared");
     }

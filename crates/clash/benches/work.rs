@@ -1,5 +1,5 @@
-//! What work costs inside a sandbox, as ratios of processor time to the same
-//! work outside, measured side by side.
+//! Measures what work costs inside a sandbox: the ratio of its processor time to that of the
+//! same work outside.
 #![expect(
     clippy::print_stdout,
     clippy::unwrap_used,
@@ -7,9 +7,9 @@
     reason = "a benchmark is a program for people"
 )]
 //!
-//! Processor time and not the clock, because it hardly depends on what else the
-//! machine does, and the median of the rounds' ratios. What it takes to launch `true`
-//! in the same sandbox is taken off: that is measured by itself.
+//! It measures processor time, which hardly depends on other load, and prints the median
+//! of the ratios. The time to launch `true` in the same sandbox is subtracted: `startup`
+//! measures it.
 //!
 //! ```text
 //! cargo build --release -p clash-compile --target x86_64-unknown-linux-musl
@@ -22,7 +22,7 @@ mod support;
 use std::fs;
 use std::path::PathBuf;
 
-use support::{Place, processor_time};
+use support::{BenchMachine, bench_rounds, processor_time};
 
 const CLASH: &str = env!("CARGO_BIN_EXE_clash");
 
@@ -37,13 +37,8 @@ when({"Bash": {"true": allow(sandbox = box), "false": allow(sandbox = reader)}})
 "#;
 
 fn main() {
-    // `cargo test` builds and calls benches too; it is not the place to measure.
-    if std::env::args().any(|arg| arg == "--test") {
-        return;
-    }
-    let rounds =
-        std::env::var("CLASH_BENCH_ROUNDS").ok().and_then(|n| n.parse().ok()).unwrap_or(20);
-    let mut place = Place::new(POLICY);
+    let Some(rounds) = bench_rounds(20) else { return };
+    let mut place = BenchMachine::new(POLICY);
     println!("program: {CLASH}\n{rounds} interleaved rounds, processor time\n");
     println!("  {:<34} {:>10} {:>10} {:>10}", "", "native ms", "room", "direct");
     opens(&place, rounds);
@@ -53,11 +48,11 @@ fn main() {
 
 /// Opens one file 15,000 times, four directories down, and 15,000 files, three
 /// directories down.
-fn opens(place: &Place, rounds: usize) {
+fn opens(place: &BenchMachine, rounds: usize) {
     let dir = place.project().join("src/a/b/c");
     fs::create_dir_all(&dir).unwrap();
     fs::write(dir.join("file"), "x").unwrap();
-    // Built in, so that nothing but opens happens: no process per file.
+    // `:` is a builtin, so there is no process per file.
     let script = "i=0; while [ $i -lt 15000 ]; do : < src/a/b/c/file; i=$((i+1)); done";
     compare(place, "15,000 times one file (sh)", rounds, &["/bin/sh", "-c", script], || {});
     if PathBuf::from("/usr/bin/python3").exists() {
@@ -79,7 +74,7 @@ fn opens(place: &Place, rounds: usize) {
 }
 
 /// `git status` over 6,000 files, forty times.
-fn status(place: &Place, rounds: usize) {
+fn status(place: &BenchMachine, rounds: usize) {
     if !PathBuf::from("/usr/bin/git").exists() {
         return println!("git is not installed, so `git status` is not measured");
     }
@@ -104,7 +99,7 @@ fn status(place: &Place, rounds: usize) {
 }
 
 /// `cargo build` of a crate without dependencies, from nothing.
-fn build(place: &mut Place, rounds: usize) {
+fn build(place: &mut BenchMachine, rounds: usize) {
     let Some(home) = std::env::var_os("HOME").map(PathBuf::from) else { return };
     let [cargo_home, rustup_home] = ["CARGO_HOME", "RUSTUP_HOME"].map(|name| {
         let fallback = home.join(format!(".{}", name.split('_').next().unwrap().to_lowercase()));
@@ -130,9 +125,8 @@ fn build(place: &mut Place, rounds: usize) {
     });
 }
 
-/// Runs the same outside, in a room and, unless it writes, in the direct tier, in
-/// turn.
-fn compare(place: &Place, name: &str, rounds: usize, argv: &[&str], before: impl Fn()) {
+/// Runs a command outside, in a room and, unless it writes, in the direct tier.
+fn compare(place: &BenchMachine, name: &str, rounds: usize, argv: &[&str], before: impl Fn()) {
     let inside = |sandbox| [&[CLASH, "sandbox", "exec", sandbox, "--"], argv].concat();
     let mut variants = vec![(argv.to_vec(), Vec::new()), (inside("box"), Vec::new())];
     if !name.starts_with("cargo") {
@@ -148,7 +142,7 @@ fn compare(place: &Place, name: &str, rounds: usize, argv: &[&str], before: impl
             }
         }
     }
-    // Of one round each: the machine is slower at times, for longer than a round.
+    // Each ratio is of one round: the machine may be slower for several rounds.
     let native = variants[0].1.clone();
     let ratio = |at: usize| {
         let Some((_, times)) = variants.get(at) else { return "-".into() };
@@ -161,8 +155,8 @@ fn compare(place: &Place, name: &str, rounds: usize, argv: &[&str], before: impl
     println!("  {name:<34} {shortest:>10.0} {:>10} {:>10}", ratio(1), ratio(2));
 }
 
-/// What the launch in these words takes, in milliseconds, if there is one.
-fn launching(place: &Place, words: &[&str]) -> f64 {
+/// The time of the launch in these words in milliseconds; 0 without a launch.
+fn launching(place: &BenchMachine, words: &[&str]) -> f64 {
     const TIMES: u32 = 10;
     let Some(command) = words.iter().position(|word| *word == "--") else { return 0.0 };
     let repeated = |words: &[&str]| {

@@ -1,5 +1,5 @@
-//! Programs measured side by side: every round runs each variant once, in turn,
-//! so that whatever else the machine does hits all of them alike.
+//! Measures programs side by side: every round runs each of them once, so that other load
+//! on the machine affects all of them alike.
 
 use std::fs;
 use std::io::{IsTerminal, stderr};
@@ -11,16 +11,24 @@ use std::time::{Duration, Instant};
 
 const NOBODY: u32 = 65_534;
 
-/// A home with a policy and a session that has begun.
-pub(crate) struct Place {
+/// The number of rounds: `CLASH_BENCH_ROUNDS`, or the default. `None` under `cargo test`,
+/// which runs benchmarks too and must not measure.
+pub(crate) fn bench_rounds(default: usize) -> Option<usize> {
+    let testing = std::env::args().any(|arg| arg == "--test");
+    let given = std::env::var("CLASH_BENCH_ROUNDS").ok().and_then(|rounds| rounds.parse().ok());
+    (!testing).then(|| given.unwrap_or(default))
+}
+
+/// A home with a policy and a project.
+pub(crate) struct BenchMachine {
     pub(crate) dir: tempfile::TempDir,
     /// Further variables that commands see.
     pub(crate) variables: Vec<(&'static str, PathBuf)>,
-    /// Whether commands run as somebody who is not root.
+    /// True if commands run as another user than root.
     plain_user: bool,
 }
 
-impl Place {
+impl BenchMachine {
     pub(crate) fn new(policy: &str) -> Self {
         let compiler = Path::new(env!("CARGO_BIN_EXE_clash")).with_file_name("clash-compile");
         assert!(
@@ -34,7 +42,7 @@ impl Place {
             fs::create_dir_all(place.dir.path().join(dir)).unwrap();
         }
         fs::write(place.home().join(".clash/policy.star"), policy).unwrap();
-        // A policy just written is not cached yet.
+        // The cache does not accept a policy that is younger than this.
         std::thread::sleep(Duration::from_millis(200));
         place
     }
@@ -47,8 +55,8 @@ impl Place {
         self.home().join("app")
     }
 
-    /// From now on as a plain user, whose rooms take a user namespace, even if the
-    /// benchmark is run by root. Returns the program, where that user can reach it.
+    /// Runs all later commands as a plain user, whose rooms need a user namespace, even if
+    /// root runs the benchmark. Returns a copy of the program that this user can reach.
     pub(crate) fn as_plain_user(&mut self, clash: &str) -> String {
         let bin = self.dir.path().join("bin");
         fs::create_dir(&bin).unwrap();
@@ -62,7 +70,7 @@ impl Place {
                 chown(self.dir.path().join(dir), Some(NOBODY), Some(NOBODY)).unwrap();
             }
         }
-        // So that the compiler just copied is old enough to be known in the cache.
+        // The cache does not accept a compiler that is younger than this.
         std::thread::sleep(Duration::from_millis(200));
         bin.join("clash").display().to_string()
     }
@@ -80,7 +88,7 @@ impl Place {
             .current_dir(self.project())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
-            // A file on standard error would cost every launch a process more: it copies.
+            // For a file on standard error every launch starts a process that copies.
             .stderr(if stderr().is_terminal() { Stdio::inherit() } else { Stdio::null() });
         if self.plain_user {
             command.uid(NOBODY).gid(NOBODY);
@@ -89,14 +97,14 @@ impl Place {
     }
 }
 
-/// One thing to measure: how to make a fresh command for it.
-pub(crate) struct Variant<'a> {
+/// A command to measure, and its times.
+pub(crate) struct MeasuredCommand<'a> {
     name: &'static str,
     make: Box<dyn Fn() -> Command + 'a>,
     times: Vec<Duration>,
 }
 
-impl<'a> Variant<'a> {
+impl<'a> MeasuredCommand<'a> {
     pub(crate) fn new(name: &'static str, make: impl Fn() -> Command + 'a) -> Self {
         Self { name, make: Box::new(make), times: Vec::new() }
     }
@@ -119,7 +127,7 @@ impl<'a> Variant<'a> {
 pub(crate) fn compare(
     title: &str,
     rounds: usize,
-    mut variants: Vec<Variant<'_>>,
+    mut variants: Vec<MeasuredCommand<'_>>,
     between: impl Fn(),
 ) {
     const WARM_UP: usize = 10;
@@ -158,9 +166,9 @@ pub(crate) fn compare(
     println!();
 }
 
-/// The milliseconds of processor time that a command and everything it waited for
-/// used, which the shell knows.
-pub(crate) fn processor_time(place: &Place, words: &[&str]) -> u64 {
+/// The processor time of a command and its children in milliseconds, as the shell's `times`
+/// reports it.
+pub(crate) fn processor_time(place: &BenchMachine, words: &[&str]) -> u64 {
     let script = "\"$@\" >/dev/null || exit 1; times";
     let output = place.command("/bin/bash", &[&["-c", script, "bash"], words].concat());
     let output = { output }.stdout(Stdio::piped()).output().unwrap();

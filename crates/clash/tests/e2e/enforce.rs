@@ -1,5 +1,5 @@
-//! The kernel says no: what `rust_full` does not grant is out of reach, as a
-//! plain user and as root, and what it grants works.
+//! The kernel enforces `rust_full`, for a plain user and for root: granted accesses work,
+//! all others are refused.
 
 use std::path::Path;
 use std::process::Command;
@@ -93,7 +93,7 @@ fn inherited_descriptors_do_not_get_through() {
     });
 }
 
-/// System call numbers differ by machine; perl is on every distribution.
+/// For x86_64 only: system call numbers differ by machine. The calls are made in perl.
 #[cfg(target_arch = "x86_64")]
 #[test]
 fn the_kernels_back_doors_are_shut() {
@@ -132,7 +132,7 @@ fn the_kernels_back_doors_are_shut() {
     });
 }
 
-/// A kernel without Landlock, played by a filter that answers ENOSYS.
+/// Simulates a kernel without Landlock by a filter that answers `ENOSYS`.
 #[cfg(target_arch = "x86_64")]
 #[test]
 fn without_landlock_nothing_runs() {
@@ -240,8 +240,8 @@ fn a_crate_with_a_dependency_builds_and_tests() {
     });
 }
 
-/// Gives the machine a toolchain and one dependency, out of what built these
-/// tests, by hard links where possible.
+/// Gives the machine the toolchain that built these tests and one dependency, by hard links
+/// if possible.
 fn rust_toolchain(m: &Machine) -> Result<(), String> {
     let sysroot =
         Command::new("rustc").args(["--print", "sysroot"]).output().map_err(|e| e.to_string())?;

@@ -1,5 +1,5 @@
-//! The launcher: exit status and signals pass through, nothing runs that was
-//! not decided.
+//! The launcher passes exit status and signals on, and runs only commands that the policy
+//! decided.
 
 use std::fs;
 
@@ -69,7 +69,7 @@ fn in_session(m: &Machine, args: &[&str]) -> Ran {
     Ran::of(m.command(clash()).env("CLAUDE_CODE_SESSION_ID", "test-session").args(args))
 }
 
-/// The words of `clash exec …` the hook put into the command.
+/// The words of the `clash exec …` line that the hook put into the command.
 fn wrapped(m: &Machine, script: &str) -> Vec<String> {
     let command = m.bash(script).updated.unwrap()["command"].as_str().unwrap().to_owned();
     let (_, rest) = command.split_once(" exec ").unwrap();

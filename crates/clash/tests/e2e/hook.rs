@@ -1,4 +1,4 @@
-//! The hook fails closed, and answers in the client's words.
+//! The hook fails closed, and answers in the words of the client.
 
 use serde_json::json;
 

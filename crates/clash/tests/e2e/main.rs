@@ -1,5 +1,5 @@
-//! End-to-end tests: the built program against the real kernel, as a hook and
-//! as a launcher.
+//! End-to-end tests: they run the built program as a hook and as a launcher on the real
+//! kernel.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,

@@ -1,5 +1,5 @@
-//! Bash is the oracle of the shell analysis: what it runs, the analysis has seen
-//! or has said that it does not know.
+//! Compares the shell analysis with bash: every command that bash runs, the analysis has
+//! either found or reported as unknown.
 
 use std::collections::HashSet;
 use std::os::unix::fs::symlink;
@@ -10,7 +10,7 @@ use clash_shell::ShellWord;
 
 use crate::support::{Machine, Who, program, skipped};
 
-/// Pieces that mean something to a shell, alone or run together.
+/// Pieces of scripts with a meaning to a shell, alone or together.
 #[rustfmt::skip]
 const PIECES: &[&str] = &[
     "evil", "evil", "evil", "ls", "git", "echo", "cat", "x", "A=1", "a+=1", "b=evil", "$b",
@@ -70,9 +70,9 @@ const SHAPES: &[&str] = &[
     "cat <<'EOF' | bash\nif true; then @; fi\nEOF\n", "bash -s x <<'EOF'\n@ $1\nEOF\n", ". /dev/stdin <<< @",
 ];
 
-/// Programs that write their name down and do nothing else.
+/// Programs that write their name to a file and do nothing else.
 const STUBS: &[&str] = &["evil", "ls", "git", "p1", "p2", "p3", "p4", "p5", "p6"];
-/// Programs that run others, as they really are.
+/// Real programs that run other programs.
 const REAL: &[&str] =
     &["sh", "bash", "env", "nice", "timeout", "nohup", "xargs", "find", "cat", "rm"];
 
@@ -139,7 +139,7 @@ impl Random {
     }
 }
 
-/// The programs the analysis has seen; `None` if it says that it does not know.
+/// The programs that the analysis found; `None` if it reports an unknown one.
 fn seen(script: &str) -> Option<Vec<String>> {
     let mut names = Vec::new();
     for command in clash_shell::find_commands(script) {
@@ -157,7 +157,7 @@ fn seen(script: &str) -> Option<Vec<String>> {
     Some(names)
 }
 
-/// A directory for one thread, with its stubs and what they write.
+/// A directory for one thread, with its stub programs and their output.
 struct Place {
     bin: PathBuf,
     work: PathBuf,
@@ -185,7 +185,7 @@ impl Place {
         Self { bin: base.join("bin"), work, ran }
     }
 
-    /// What bash runs.
+    /// The programs that bash runs.
     fn run(&self, oracle: &str, script: &str) -> Vec<String> {
         let mut bash = Command::new("timeout");
         bash.args(["-s", "KILL", "10", oracle, "-c", &format!("{script}\nwait")]);

@@ -1,9 +1,9 @@
-//! What the end-to-end tests share: a machine of their own (home, project,
-//! temporary directory) and sentences to test with.
+//! The shared part of the end-to-end tests: a machine of their own (home, project,
+//! temporary directory) and functions that start clash and check its output.
 //!
-//! Every test of enforcement runs as root and as a plain user. Where the tests
-//! themselves do not run as root the root half is skipped, loudly; `.ci/run`
-//! counts the lines.
+//! Every test of enforcement runs as root and as a plain user. If the tests do not run as
+//! root, the root half is skipped with a line that begins with `SKIPPED`; `.ci/run` counts
+//! these lines.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -16,7 +16,7 @@ use std::sync::OnceLock;
 
 use serde_json::{Value, json};
 
-/// Who runs the sandboxed command.
+/// The user who runs the sandboxed command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Who {
     /// The user the tests run as.
@@ -27,7 +27,7 @@ pub(crate) enum Who {
 
 const NOBODY: u32 = 65_534;
 
-/// Says that something was not tested. Written past the test runner's capture.
+/// Prints that something was not tested, past the test runner's capture.
 pub(crate) fn skipped(what: &str) {
     let _ = writeln!(std::io::stderr(), "SKIPPED: {what}");
 }
@@ -53,7 +53,7 @@ pub(crate) fn is_root() -> bool {
     std::os::unix::fs::MetadataExt::uid(&fs::metadata(probe.path()).unwrap()) == 0
 }
 
-/// The program under test, where every user can execute it.
+/// A copy of the program under test that every user can execute.
 pub(crate) fn clash() -> &'static Path {
     static PROGRAM: OnceLock<(tempfile::TempDir, PathBuf)> = OnceLock::new();
     let (_, path) = PROGRAM.get_or_init(|| {
@@ -113,7 +113,7 @@ impl Machine {
         }
     }
 
-    /// Makes a directory and its parents, all of them the user's.
+    /// Creates a directory and its parents, all owned by the user.
     pub(crate) fn make_dir(&self, path: impl AsRef<Path>) {
         let ancestors = path.as_ref().ancestors();
         let mut missing: Vec<&Path> = ancestors.take_while(|dir| !dir.exists()).collect();
@@ -123,7 +123,7 @@ impl Machine {
         }
     }
 
-    /// Writes a file below the home that belongs to the user, and its directories.
+    /// Writes a file below the home and creates its directories, all owned by the user.
     pub(crate) fn write(&self, path: impl AsRef<Path>, text: &str) -> PathBuf {
         let path = self.home().join(path);
         let mut missing: Vec<&Path> =
@@ -136,22 +136,22 @@ impl Machine {
         path
     }
 
-    /// The user's policy.
+    /// Writes the user's policy.
     pub(crate) fn policy(self, text: &str) -> Self {
         self.write(".clash/policy.star", text);
         self
     }
 
-    /// Waits until a policy just written is old enough to be cached, and so is
-    /// the compiler, which was linked into place for these tests.
+    /// Waits until the policy and the compiler, which was just linked, are old enough for
+    /// the cache.
     pub(crate) fn settled(self) -> Self {
         let _ = clash();
         std::thread::sleep(std::time::Duration::from_millis(150));
         self
     }
 
-    /// Any program, as this machine's user, in the project, with nothing of the
-    /// test's environment but the search path.
+    /// A command in the project as this machine's user. Of the test's environment it has
+    /// only the search path.
     pub(crate) fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new(program);
         command
@@ -172,12 +172,12 @@ impl Machine {
         Ran::of(self.command(clash()).args(args))
     }
 
-    /// A shell script in a named sandbox.
+    /// Runs a shell script in a named sandbox.
     pub(crate) fn inside(&self, sandbox: &str, script: &str) -> Ran {
         self.clash(["sandbox", "exec", sandbox, "--", "sh", "-c", script])
     }
 
-    /// Starts `clash hook claude` and feeds it.
+    /// Starts `clash hook claude` with this input.
     pub(crate) fn start_hook(&self, input: &[u8]) -> Child {
         let mut command = self.command(clash());
         command.args(["hook", "claude"]);
@@ -201,7 +201,7 @@ impl Machine {
         self.hook_raw(message.to_string().as_bytes())
     }
 
-    /// What the agent is told about a tool call.
+    /// The hook's answer to a tool call.
     pub(crate) fn asks(&self, tool: &str, input: Value) -> Answer {
         Answer::of(&self.hook(&self.message("PreToolUse", tool, input)))
     }
@@ -221,7 +221,7 @@ impl Machine {
     }
 }
 
-/// The copies of settings that clash keeps, in order.
+/// The backups of settings, in order.
 pub(crate) fn backups(m: &Machine) -> Vec<String> {
     let mut files = Vec::new();
     for dir in fs::read_dir(m.state().join("backups")).into_iter().flatten() {
@@ -232,22 +232,22 @@ pub(crate) fn backups(m: &Machine) -> Vec<String> {
     files.iter().map(|file| fs::read_to_string(file).unwrap()).collect()
 }
 
-/// Writes a script that can be executed. A process of its own does it: what is open
-/// for writing here is inherited by whatever another test starts at that moment,
-/// and cannot be executed until that has let go of it.
+/// Writes a script that can be executed. Another process writes it: a process that another
+/// test starts at this moment would inherit the file open for writing, and the kernel
+/// executes no such file (`ETXTBSY`).
 pub(crate) fn program(path: impl AsRef<Path>, text: &str) {
     let write = r#"rm -f "$0" && printf %s "$1" > "$0" && chmod 755 "$0""#;
     let status = Command::new("sh").args(["-c", write]).arg(path.as_ref()).arg(text).status();
     assert!(status.unwrap().success(), "{}", path.as_ref().display());
 }
 
-/// Copies a program, for the same reason not by itself.
+/// Copies a program, for the same reason in another process.
 pub(crate) fn copy_program(from: impl AsRef<Path>, to: impl AsRef<Path>) {
     let status = Command::new("cp").arg(from.as_ref()).arg(to.as_ref()).status();
     assert!(status.unwrap().success(), "{}", to.as_ref().display());
 }
 
-/// Starts a program with pipes on all three ends, and gives it its input.
+/// Starts a program with pipes for its three standard streams and writes its input.
 pub(crate) fn feed(mut command: Command, input: &[u8]) -> Child {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
@@ -256,7 +256,7 @@ pub(crate) fn feed(mut command: Command, input: &[u8]) -> Child {
     child
 }
 
-/// What a finished program left.
+/// The output and the status of a program that has ended.
 #[derive(Debug)]
 pub(crate) struct Ran {
     pub(crate) stdout: String,
@@ -310,7 +310,7 @@ impl Ran {
     }
 }
 
-/// A hook's answer, as the client would read it.
+/// A hook's answer, as the client reads it.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) effect: String,
@@ -319,8 +319,8 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    /// Exit status 2 with a text blocks; exit status 0 with one document
-    /// decides; anything else would let the tool run.
+    /// Exit status 2 with a text blocks. Exit status 0 with one document decides. Anything
+    /// else would let the tool run.
     #[track_caller]
     pub(crate) fn of(ran: &Ran) -> Self {
         if ran.code == Some(2) {
@@ -346,7 +346,7 @@ impl Answer {
     }
 }
 
-/// Waits until something is true, for at most a minute: a machine may be busy.
+/// Waits until a test succeeds, for at most a minute.
 pub(crate) fn eventually(what: &str, test: impl Fn() -> bool) {
     for _ in 0..1200 {
         if test() {
