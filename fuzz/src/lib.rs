@@ -1,6 +1,6 @@
-//! What must hold for any input, one function per target. A function returns
-//! whatever the input is, and panics only where something promised does not
-//! hold. Fuzzers (`fuzz_targets/`) and ordinary tests (`tests/`) both call these.
+//! The properties that hold for any input, one function for each target. A function panics
+//! only if its property does not hold. Fuzzers (`fuzz_targets/`) and ordinary tests
+//! (`tests/`) both call these.
 
 pub mod seeds;
 
@@ -18,7 +18,7 @@ use clash_policy::path::{NoLinks, PolicyPlaces};
 use clash_policy::rule::{Layer, LayerKind};
 use clash_policy::{Action, FileCaps, Effect, InputField, FileUse, HostUse, ToolInput, JudgeContext};
 
-/// The policy against which hook messages are decided.
+/// The policy that decides hook messages.
 const POLICY: &str = r#"
 load("@clash//sandboxes.star", "project", "git_safe", "git_full")
 settings(default = ask(), default_sandbox = project)
@@ -39,7 +39,7 @@ when({
 })
 "#;
 
-/// One text and nothing beside it.
+/// One policy file, and no other file.
 struct One<'a>(&'a str);
 
 impl SourceReader for One<'_> {
@@ -64,8 +64,8 @@ pub fn image_of(source: &str) -> Option<Vec<u8>> {
     layers_of(source).map(|layers| ir::encode(&layers, &[], 0))
 }
 
-/// A message of any agent: what it wants is understood or refused, and a refusal
-/// is one in that agent's words.
+/// A message of any agent is understood or refused, and the refusal is in that agent's
+/// words.
 pub fn hook_json(data: &[u8]) {
     static IMAGE: OnceLock<Vec<u8>> = OnceLock::new();
     let image = IMAGE.get_or_init(|| image_of(POLICY).expect("compiles"));
@@ -82,7 +82,7 @@ pub fn hook_json(data: &[u8]) {
     }
 }
 
-/// An agent's settings: clash's entries come and go, and nothing else changes.
+/// An agent's settings: clash adds and removes its entries, and every other byte stays.
 pub fn agent_settings(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let home = Path::new("/home/user");
@@ -108,8 +108,8 @@ pub fn agent_settings(data: &[u8]) {
     }
 }
 
-/// A policy's text: it compiles or is a mistake with a place, and what compiles
-/// can be written, read back and decided with.
+/// A policy's text compiles, or the error has a place. A compiled policy can be written,
+/// read back and used for decisions.
 pub fn policy_source(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     if outgrows_this_process(text) {
@@ -126,9 +126,9 @@ pub fn policy_source(data: &[u8]) {
     }
 }
 
-/// The evaluator looks at its limits now and then; in between, large numbers
-/// outrun them, and the compiler's own process is what ends then. A fuzzer has
-/// only this one.
+/// True if the text could outgrow this process. The evaluator checks its limits only now
+/// and then, and large numbers pass them in between. Then the compiler's own process ends;
+/// a fuzzer has only this one.
 fn outgrows_this_process(text: &str) -> bool {
     let digits = |part: &str| part.len() > 3;
     text.split(|c: char| !c.is_ascii_hexdigit() && !matches!(c, 'x' | 'o' | 'b' | '_'))
@@ -137,8 +137,7 @@ fn outgrows_this_process(text: &str) -> bool {
         || text.matches('*').count() > 40
 }
 
-/// A compiled policy, whole or damaged: an answer or an error, and the same
-/// answer twice.
+/// A compiled policy, whole or damaged, gives an answer or an error.
 pub fn ir_image(data: &[u8]) {
     let mut image = data.to_vec();
     if let Ok(ir) = IrImage::open(&image, 0) {
@@ -160,7 +159,7 @@ fn read_all(ir: IrImage<'_>) {
     }
 }
 
-/// A script: the commands found never lose a program that stands there plainly.
+/// A script: the analysis never misses a program in plain sight.
 pub fn shell(data: &[u8]) {
     let script = String::from_utf8_lossy(data);
     let commands = clash_shell::find_commands(&script);
@@ -168,8 +167,8 @@ pub fn shell(data: &[u8]) {
     for command in &commands {
         let _ = clash_shell::is_inert(command);
     }
-    // Whatever comes first, what a further line runs is seen, or it is said that
-    // something is not known. A backslash and a here-document take the line up.
+    // After any script, the analysis sees the program of a further line or reports
+    // something unknown. A backslash and a here-document consume that line.
     if script.ends_with('\\') || script.contains("<<") {
         return;
     }
@@ -180,8 +179,8 @@ pub fn shell(data: &[u8]) {
     assert!(seen, "a program is hidden");
 }
 
-/// Settings of another tool, the first byte saying which: refused, or a policy
-/// that compiles.
+/// Settings of another tool, which the first byte chooses: refused, or a policy that
+/// compiles.
 pub fn imports(data: &[u8]) {
     use clash_import::{ImportFormat, ImportSource, SettingsBase};
     let Some((kind, bytes)) = data.split_first() else { return };
@@ -204,8 +203,8 @@ pub fn imports(data: &[u8]) {
     }
 }
 
-/// A history, the first byte saying whose: whatever it holds, what is learned from it
-/// is a policy that compiles and has no word of it.
+/// A history, whose agent the first byte chooses. From any content clash learns a policy
+/// that compiles and has no word of it.
 pub fn histories(data: &[u8]) {
     use clash_history::evidence::{ActionScene, HistoryEvidence};
     use clash_history::{CallOutcome, HistoryFile, HistoryKind, policy};
@@ -235,7 +234,7 @@ pub fn histories(data: &[u8]) {
         }
         std::ops::ControlFlow::Continue(())
     });
-    // A program that runs what it is given is never allowed.
+    // A program that runs its arguments is never allowed.
     for rule in policy::rules(&evidence) {
         let runs = |key: &&str| ["bash", "env", "node", "perl", "python3", "sh"].contains(key);
         let allowed = rule.effect == Effect::Allow && rule.second.is_empty();
@@ -243,7 +242,8 @@ pub fn histories(data: &[u8]) {
     }
 }
 
-/// A policy's text as a tree: nothing of it is lost, and a format is its own.
+/// A policy's text as a tree: the formatter loses nothing, and a second pass changes
+/// nothing.
 pub fn syntax(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let Ok(formatted) = clash_syntax::fmt::format(text) else { return };

@@ -60,21 +60,6 @@ pub fn with_shell_wrapper() -> Option<(&'static Agent, &'static ShellWrapper)> {
 /// user and touches nothing.
 pub type ToolUseResult = Result<Option<(String, ToolInput)>, ToolError>;
 
-/// A tool use in one line, for the tests of the adapters.
-#[cfg(test)]
-pub(crate) fn shown(tool_use: Option<(String, ToolInput)>) -> String {
-    match tool_use {
-        Some((name, ToolInput::Script(script))) => format!("{name} {script}"),
-        Some((name, ToolInput::Files(files))) => {
-            let seen = files.iter().map(|f| format!(" {} {}", f.path.display(), f.needs));
-            format!("{name}{}", seen.collect::<String>())
-        }
-        Some((name, ToolInput::Hosts(hosts))) => format!("{name} {}", hosts[0].host),
-        Some((name, ToolInput::Fields(_))) => name,
-        None => "nothing".to_owned(),
-    }
-}
-
 /// One agent: its abilities, and the functions that translate for it.
 #[derive(Debug)]
 pub struct Agent {
@@ -210,6 +195,20 @@ pub struct AgentAbilities {
     /// The beginnings of valid answers on standard output. The guard blocks every other
     /// output.
     pub openings: &'static [&'static str],
+}
+
+impl AgentAbilities {
+    /// A client with the fewest abilities. Its description sets the others.
+    pub(crate) const MINIMAL: Self = Self {
+        program: "",
+        oldest: [0, 0, 0],
+        asks: QuestionSupport::No,
+        confines: ConfinementMethod::Instruct,
+        project: None,
+        session: None,
+        moves_files: false,
+        openings: &[],
+    };
 }
 
 /// Whether the client can put a question of clash to the user.

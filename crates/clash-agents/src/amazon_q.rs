@@ -35,7 +35,7 @@ use crate::tool_input::{self, CallContext, ToolError};
 pub(crate) static Q: Agent = Agent {
     name: "q",
     title: "Amazon Q",
-    abilities: AgentAbilities { program: "q", oldest: [1, 16, 0], ..ABILITIES },
+    abilities: AgentAbilities { program: "q", oldest: [1, 16, 0], ..AgentAbilities::MINIMAL },
     parse,
     sample,
     call,
@@ -56,7 +56,11 @@ pub(crate) static Q: Agent = Agent {
 pub(crate) static KIRO: Agent = Agent {
     name: "kiro",
     title: "Kiro CLI",
-    abilities: AgentAbilities { program: "kiro-cli", oldest: [1, 20, 0], ..ABILITIES },
+    abilities: AgentAbilities {
+        program: "kiro-cli",
+        oldest: [1, 20, 0],
+        ..AgentAbilities::MINIMAL
+    },
     parse,
     sample,
     call,
@@ -85,17 +89,6 @@ pub(crate) static KIRO: Agent = Agent {
     steers: |user, project| vec![user.home.join(".kiro"), project.join(".kiro")],
     hostile: |_, project| shadowed(&project.join(".kiro/agents/clash.json"), " hook kiro) ||"),
     extras: AgentExtras::NONE,
-};
-
-const ABILITIES: AgentAbilities = AgentAbilities {
-    program: "",
-    oldest: [0, 0, 0],
-    asks: QuestionSupport::No,
-    confines: ConfinementMethod::Instruct,
-    project: None,
-    session: None,
-    moves_files: false,
-    openings: &[],
 };
 
 #[derive(Debug, Deserialize)]
@@ -300,21 +293,15 @@ fn shadowed(file: &Path, mark: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::test_support::{no_part_is_a_message, tool_uses};
 
     /// Messages from their documentation.
     const DOCUMENTED: &str = include_str!("../tests/fixtures/q/documented.jsonl");
 
-    fn wanted(line: &str) -> String {
-        let context = CallContext::imagined("/work/app");
-        let (_, message) = parse(line.as_bytes()).unwrap();
-        crate::agent::shown(call(&message, &context).unwrap())
-    }
-
     #[test]
     fn every_documented_message_is_understood() {
-        let seen: Vec<String> = DOCUMENTED.lines().map(wanted).collect();
         assert_eq!(
-            seen,
+            tool_uses(&Q, DOCUMENTED),
             [
                 "Bash ls -la",
                 "Read /work/app/docs/hooks.md r",
@@ -332,9 +319,7 @@ mod tests {
         let session = |line: &str| parse(line.as_bytes()).unwrap().1.session;
         assert_eq!(session(line), session(DOCUMENTED.lines().nth(1).unwrap()));
         assert_ne!(session(line), session(&line.replace("/work/app", "/work/other")));
-        for cut in 0..line.len() {
-            assert!(parse(&line.as_bytes()[..cut]).is_err());
-        }
+        no_part_is_a_message(&Q, line);
         assert!(parse(line.replace("preToolUse", "agentSpawn").as_bytes()).is_err());
     }
 

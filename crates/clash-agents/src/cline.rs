@@ -243,14 +243,9 @@ fn steers(user: &UserContext, project: &Path) -> Vec<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::test_support::{no_part_is_a_message, tool_use, tool_uses};
 
     const RECORDED: &str = include_str!("../tests/fixtures/cline/hooks.jsonl");
-
-    fn wanted(line: &str) -> Result<String, ToolError> {
-        let context = CallContext::imagined("/work/app");
-        let (_, message) = parse(line.as_bytes()).unwrap();
-        call(&message, &context).map(crate::agent::shown)
-    }
 
     fn message(tool: &str, input: Value) -> String {
         json!({
@@ -262,9 +257,8 @@ mod tests {
 
     #[test]
     fn every_recorded_message_is_understood() {
-        let seen: Vec<String> = RECORDED.lines().map(|line| wanted(line).unwrap()).collect();
         assert_eq!(
-            seen,
+            tool_uses(&AGENT, RECORDED),
             [
                 "Bash echo hi > out.txt; cat out.txt",
                 "Read /work/app/out.txt r",
@@ -284,12 +278,9 @@ mod tests {
             ("editor", json!({})),
             ("fetch_web_content", json!({"requests": [{"url": "https://a@b/"}]})),
         ] {
-            assert!(wanted(&message(tool, input)).is_err(), "{tool}");
+            assert!(tool_use(&AGENT, &message(tool, input)).is_err(), "{tool}");
         }
-        let line = RECORDED.lines().next().unwrap();
-        for cut in 0..line.len() {
-            assert!(parse(&line.as_bytes()[..cut]).is_err());
-        }
+        no_part_is_a_message(&AGENT, RECORDED.lines().next().unwrap());
     }
 
     #[test]

@@ -256,20 +256,14 @@ fn hides_rules(args: &[String]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::test_support::{no_part_is_a_message, tool_use, tool_uses};
 
     const RECORDED: &str = include_str!("../tests/fixtures/copilot/hooks.jsonl");
 
-    fn wanted(line: &str) -> String {
-        let context = CallContext::imagined("/work/app");
-        let (_, message) = parse(line.as_bytes()).unwrap();
-        crate::agent::shown(call(&message, &context).unwrap())
-    }
-
     #[test]
     fn every_recorded_message_is_understood() {
-        let seen: Vec<String> = RECORDED.lines().map(wanted).collect();
         assert_eq!(
-            seen,
+            tool_uses(&AGENT, RECORDED),
             [
                 "Bash echo hi > out.txt; cat out.txt",
                 "Read /work/app/out.txt r",
@@ -284,9 +278,7 @@ mod tests {
     #[test]
     fn a_message_cut_short_is_an_error() {
         let line = RECORDED.lines().next().unwrap();
-        for cut in 0..line.len() {
-            assert!(parse(&line.as_bytes()[..cut]).is_err());
-        }
+        no_part_is_a_message(&AGENT, line);
         assert!(
             parse(line.replace("\"toolName\":\"bash\"", "\"toolName\":\"\"").as_bytes()).is_err()
         );
@@ -294,14 +286,15 @@ mod tests {
 
     #[test]
     fn servers_and_searches_are_named_whole() {
+        let shown = |message: &str| tool_use(&AGENT, message).unwrap();
         let message = |tool: &str, args: Value| {
             json!({"sessionId": "s", "timestamp": 1, "cwd": "/work/app", "toolName": tool, "toolArgs": args})
                 .to_string()
         };
-        assert_eq!(wanted(&message("lab-shout", json!({"command": "x"}))), "mcp__lab__shout");
+        assert_eq!(shown(&message("lab-shout", json!({"command": "x"}))), "mcp__lab__shout");
         let paths = json!({"pattern": "x", "paths": ["a", "/etc"]});
-        assert_eq!(wanted(&message("rg", paths)), "Grep /work/app/a r /etc r");
-        assert_eq!(wanted(&message("brandnew", json!({"command": "make"}))), "Bash make");
+        assert_eq!(shown(&message("rg", paths)), "Grep /work/app/a r /etc r");
+        assert_eq!(shown(&message("brandnew", json!({"command": "make"}))), "Bash make");
     }
 
     #[test]

@@ -182,21 +182,15 @@ fn steers(user: &UserContext, project: &Path) -> Vec<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::test_support::{no_part_is_a_message, tool_uses};
 
     /// Messages from its documentation.
     const DOCUMENTED: &str = include_str!("../tests/fixtures/cursor/documented.jsonl");
 
-    fn wanted(line: &str) -> String {
-        let context = CallContext::imagined("/work/app");
-        let (_, message) = parse(line.as_bytes()).unwrap();
-        crate::agent::shown(call(&message, &context).unwrap())
-    }
-
     #[test]
     fn every_documented_message_is_understood() {
-        let seen: Vec<String> = DOCUMENTED.lines().map(wanted).collect();
         assert_eq!(
-            seen,
+            tool_uses(&AGENT, DOCUMENTED),
             [
                 "Bash npm install express",
                 "mcp__cursor__database_query",
@@ -210,11 +204,7 @@ mod tests {
 
     #[test]
     fn no_message_is_half_understood() {
-        for line in DOCUMENTED.lines() {
-            for cut in 0..line.len() {
-                assert!(parse(&line.as_bytes()[..cut]).is_err());
-            }
-        }
+        DOCUMENTED.lines().for_each(|line| no_part_is_a_message(&AGENT, line));
         let line = DOCUMENTED.lines().next().unwrap();
         assert!(parse(line.replace("beforeShellExecution", "beforeShell").as_bytes()).is_err());
         assert!(parse(line.replace("npm install express", "").as_bytes()).is_err());

@@ -93,7 +93,7 @@ fn files(user: &UserContext, scope: &InstallScope) -> Vec<WiredFile> {
         InstallScope::Managed => return Vec::new(),
     };
     let hook_command = guard::line(user, AGENT.name, &AGENT.abilities);
-    let wiring = HookEntries { shape: &FORMAT, hook_command, prefix: None };
+    let wiring = HookEntries { format: &FORMAT, hook_command, prefix: None };
     vec![WiredFile { file, edit: Box::new(wiring) }]
 }
 

@@ -199,7 +199,7 @@ pub(super) fn home(user: &UserContext) -> PathBuf {
 
 fn files(user: &UserContext, scope: &InstallScope) -> Vec<WiredFile> {
     let hook_command = guard::line(user, AGENT.name, &AGENT.abilities);
-    let wiring = HookEntries { shape: &FORMAT, hook_command, prefix: None };
+    let wiring = HookEntries { format: &FORMAT, hook_command, prefix: None };
     let file = match scope {
         InstallScope::User => home(user).join("settings.json"),
         InstallScope::Project(project) => project.join(".gemini/settings.json"),

@@ -34,6 +34,8 @@ mod properties;
 mod qwen;
 mod shell_quoted;
 mod shell_wrapper;
+#[cfg(test)]
+mod test_support;
 pub mod tool_input;
 pub mod url;
 pub mod variables;

@@ -64,14 +64,12 @@ pub(crate) static KILO: Agent = Agent {
 };
 
 const ABILITIES: AgentAbilities = AgentAbilities {
-    program: "",
-    oldest: [0, 0, 0],
-    asks: QuestionSupport::No,
     confines: ConfinementMethod::Shell,
     project: Some(plugin::PROJECT),
     session: Some(variables::CLASH_SESSION),
     moves_files: true,
     openings: plugin::OPENINGS,
+    ..AgentAbilities::MINIMAL
 };
 
 /// The names that differ between the two clients.
@@ -191,7 +189,8 @@ mod tests {
         let context = CallContext::imagined("/work/app");
         let input = input.as_object().unwrap().clone();
         let message = HookMessage { tool: tool.to_owned(), input, ..HookMessage::default() };
-        call(&message, &context).map_or_else(|error| format!("error: {error}"), crate::agent::shown)
+        call(&message, &context)
+            .map_or_else(|error| format!("error: {error}"), crate::test_support::shown)
     }
 
     #[test]

@@ -78,27 +78,13 @@ fn steers(user: &UserContext, project: &Path) -> Vec<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clash_policy::ToolInput;
+    use crate::test_support::tool_uses;
 
     #[test]
     fn every_recorded_call_is_understood() {
-        let context = CallContext::imagined("/work/app");
         let recorded = include_str!("../tests/fixtures/pi/calls.jsonl");
-        let seen: Vec<String> = recorded
-            .lines()
-            .map(|line| {
-                let (_, message) = plugin::parse(line.as_bytes()).unwrap();
-                match call(&message, &context).unwrap().unwrap() {
-                    (name, ToolInput::Script(script)) => format!("{name} {script}"),
-                    (name, ToolInput::Files(files)) => {
-                        format!("{name} {} {}", files[0].path.display(), files[0].needs)
-                    }
-                    (name, _) => name,
-                }
-            })
-            .collect();
         assert_eq!(
-            seen,
+            tool_uses(&AGENT, recorded),
             [
                 "Bash echo hi > out.txt; cat out.txt",
                 "Write /work/app/w.txt wc",

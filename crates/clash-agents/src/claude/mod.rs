@@ -94,7 +94,7 @@ fn call(message: &HookMessage, context: &CallContext<'_>) -> ToolUseResult {
 fn files(user: &UserContext, scope: &InstallScope) -> Vec<WiredFile> {
     let hook_command = guard::line(user, AGENT.name, &AGENT.abilities);
     let prefix = Some(user.shell_launcher());
-    let wiring = HookEntries { shape: &FORMAT, hook_command, prefix };
+    let wiring = HookEntries { format: &FORMAT, hook_command, prefix };
     let file = match scope {
         InstallScope::User => home(user).join("settings.json"),
         // The repository must not have it: the launcher's path is the user's own.

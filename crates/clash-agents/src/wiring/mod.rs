@@ -150,7 +150,7 @@ impl WholeFile {
         let text = serde_json::to_string_pretty(&settings).unwrap_or_default();
         // JSON has no comments, so the command line marks the file.
         Self {
-            agent: wiring.shape.agent,
+            agent: wiring.format.agent,
             text: format!("{text}\n"),
             mark: "clash' hook ",
             calls: ClashCall::Json,

@@ -13,7 +13,7 @@ fn inspect(text: &str) -> Result<FoundEntries, SettingsError> {
 
 fn wiring() -> HookEntries {
     HookEntries {
-        shape: &FORMAT,
+        format: &FORMAT,
         hook_command: "/usr/bin/timeout -k 1 20 '/opt/my clash/clash' hook claude || { echo 'clash: hook failed, blocked' >&2; exit 2; }".into(),
         prefix: Some("/opt/my clash/clash-shell".into()),
     }
@@ -23,7 +23,7 @@ fn json(text: &str) -> Value {
     serde_json::from_str(text.trim_start_matches('\u{feff}')).expect(text)
 }
 
-/// FoundEntries, checked, and taken out again.
+/// Installs into a text, checks the entries, and uninstalls again.
 fn there_and_back(text: &str) -> String {
     let installed = install(text, &wiring()).expect(text);
     let found = inspect(&installed).expect(&installed);
@@ -130,7 +130,7 @@ fn entries_take_the_indentation_of_the_file() {
 fn a_new_path_replaces_the_old_entries() {
     let text = "{\n  \"hooks\": {\n    \"Stop\": []\n  }\n}\n";
     let old = HookEntries {
-        shape: &FORMAT,
+        format: &FORMAT,
         hook_command: "/old/clash hook claude || exit 2".into(),
         prefix: Some("/old/clash-shell".into()),
     };
@@ -210,7 +210,7 @@ fn an_error_names_the_key_and_the_line() {
     }
     let odd = |hook: &str, prefix: &str| {
         let wiring =
-            HookEntries { shape: &FORMAT, hook_command: hook.into(), prefix: Some(prefix.into()) };
+            HookEntries { format: &FORMAT, hook_command: hook.into(), prefix: Some(prefix.into()) };
         install("{}", &wiring).is_err()
     };
     assert!(odd("clash hook claude", "/x/clash"));
