@@ -221,7 +221,7 @@ pub fn histories(data: &[u8]) {
             home: &places.home,
             paths: &NoLinkPaths,
         };
-        if let Ok((tool, input)) = tool_input::read(&seen.tool, &seen.input, &context) {
+        if let Ok((tool, input)) = tool_input::read_tool_use(&seen.tool, &seen.input, &context) {
             let action = Action { agent: seen.agent.into(), tool, mode: String::new(), input };
             let scene = ActionScene {
                 when: seen.when,

@@ -41,18 +41,18 @@ pub static AGENTS: &[&Agent] = &[
 pub const DEFAULT_AGENT: &str = "claude";
 
 /// The agent of this name, as in `clash hook NAME`.
-pub fn named(name: &str) -> Option<&'static Agent> {
+pub fn find_agent(name: &str) -> Option<&'static Agent> {
     AGENTS.iter().copied().find(|agent| agent.name == name)
 }
 
 /// The agent with this program.
-pub fn run_by(program: &OsStr) -> Option<&'static Agent> {
+pub fn find_agent_by_program(program: &OsStr) -> Option<&'static Agent> {
     let name = Path::new(program).file_name()?;
     AGENTS.iter().copied().find(|agent| name == agent.abilities.program)
 }
 
 /// The agent that starts its shells through `clash-shell`.
-pub fn with_shell_wrapper() -> Option<(&'static Agent, &'static ShellWrapper)> {
+pub fn agent_with_shell_wrapper() -> Option<(&'static Agent, &'static ShellWrapper)> {
     AGENTS.iter().find_map(|agent| Some((*agent, agent.extras.shell_wrapper?)))
 }
 

@@ -125,7 +125,7 @@ fn parse(input: &[u8]) -> ParsedMessage {
         cwd: sent.cwd,
         tool: sent.tool_name,
         input: sent.tool_input,
-        output: claude_like::texts(&sent.tool_response),
+        output: claude_like::collect_texts(&sent.tool_response),
         ..HookMessage::default()
     };
     Ok((event, message))
@@ -142,7 +142,9 @@ fn call(message: &HookMessage, context: &CallContext<'_>) -> ToolUseResult {
     let (tool, input) = (message.tool.as_str(), &message.input);
     let missing = |field| ToolError::Field { tool: tool.to_owned(), field };
     match tool {
-        "execute_bash" | "execute_cmd" | "shell" => plugin::read("Bash", input, &[], context),
+        "execute_bash" | "execute_cmd" | "shell" => {
+            plugin::read_renamed("Bash", input, &[], context)
+        }
         "fs_read" | "read" => {
             let mut paths = Vec::new();
             collect_paths(&Value::Object(input.clone()), &mut paths);
@@ -160,13 +162,13 @@ fn call(message: &HookMessage, context: &CallContext<'_>) -> ToolUseResult {
             let file = tool_input::file_use(tool, path, needs, context)?;
             Ok(Some(("Write".to_owned(), ToolInput::Files(vec![file]))))
         }
-        "delegate" | "use_subagent" => plugin::fields("Task", input, context),
-        "introspect" | "thinking" | "todo_list" => plugin::fields("TodoWrite", input, context),
+        "delegate" | "use_subagent" => plugin::read_fields("Task", input, context),
+        "introspect" | "thinking" | "todo_list" => plugin::read_fields("TodoWrite", input, context),
         _ => match tool.strip_prefix('@').and_then(|name| name.split_once('/')) {
             Some((server, name)) => {
-                plugin::fields(&format!("mcp__{server}__{name}"), input, context)
+                plugin::read_fields(&format!("mcp__{server}__{name}"), input, context)
             }
-            None => tool_input::read(tool, input, context).map(Some),
+            None => tool_input::read_tool_use(tool, input, context).map(Some),
         },
     }
 }
@@ -202,7 +204,7 @@ fn reply(event: HookEvent, answer: HookAnswer) -> HookReply {
 }
 
 fn agent_file(user: &UserContext, agent: &'static Agent, dir: PathBuf) -> WiredFile {
-    let line = guard::line(user, agent.name, &agent.abilities);
+    let line = guard::hook_line(user, agent.name, &agent.abilities);
     let hook = json!([{"matcher": "*", "command": line, "timeout_ms": 30_000}]);
     let text = json!({
         "name": "clash",

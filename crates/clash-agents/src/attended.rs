@@ -14,8 +14,8 @@ const MAX_ANCESTORS: usize = 8;
 pub fn is_attended(program: &str) -> bool {
     let mut pid = std::os::unix::process::parent_id();
     for _ in 0..MAX_ANCESTORS {
-        let Some(process) = AncestorProcess::of(pid) else { return false };
-        if process.is(program) {
+        let Some(process) = AncestorProcess::read(pid) else { return false };
+        if process.runs(program) {
             return process.has_terminal() && !process.has_one_prompt();
         }
         pid = process.parent;
@@ -24,11 +24,11 @@ pub fn is_attended(program: &str) -> bool {
 }
 
 /// The arguments of the nearest ancestor with this program.
-pub fn arguments(program: &str) -> Option<Vec<String>> {
+pub(crate) fn ancestor_arguments(program: &str) -> Option<Vec<String>> {
     let mut pid = std::os::unix::process::parent_id();
     for _ in 0..MAX_ANCESTORS {
-        let process = AncestorProcess::of(pid)?;
-        if process.is(program) {
+        let process = AncestorProcess::read(pid)?;
+        if process.runs(program) {
             return Some(process.args);
         }
         pid = process.parent;
@@ -43,7 +43,7 @@ struct AncestorProcess {
 }
 
 impl AncestorProcess {
-    fn of(pid: u32) -> Option<Self> {
+    fn read(pid: u32) -> Option<Self> {
         let dir = PathBuf::from(format!("/proc/{pid}"));
         let stat = fs::read_to_string(dir.join("stat")).ok()?;
         // `stat` has the name in brackets, and the name may hold any byte.
@@ -55,7 +55,7 @@ impl AncestorProcess {
 
     /// True if the process is this program, or an interpreter that runs a script of that
     /// name.
-    fn is(&self, program: &str) -> bool {
+    fn runs(&self, program: &str) -> bool {
         let name = |arg: &String| arg.rsplit('/').next() == Some(program);
         self.args.iter().take(6).any(name)
     }

@@ -78,7 +78,7 @@ impl ClaudeDialect {
             tool: sent.tool_name,
             input: sent.tool_input,
             call: sent.tool_use_id,
-            output: texts(&sent.tool_response),
+            output: collect_texts(&sent.tool_response),
             content: file_content(&sent.tool_response),
             error: sent.error,
             duration_ms: sent.duration_ms,
@@ -183,7 +183,7 @@ fn question(answer: HookAnswer) -> Option<Value> {
 
 /// The tool use, for clients that name tools and fields as Claude Code does.
 pub(crate) fn call(message: &HookMessage, context: &CallContext<'_>) -> ToolUseResult {
-    tool_input::read(&message.tool, &message.input, context).map(Some)
+    tool_input::read_tool_use(&message.tool, &message.input, context).map(Some)
 }
 
 /// The input with another command.
@@ -200,11 +200,14 @@ fn file_content(response: &Value) -> Option<String> {
     content.filter(|_| is_text).map(str::to_owned)
 }
 
-pub(crate) fn texts(value: &Value) -> String {
+/// Every text inside a value, a line each.
+pub(crate) fn collect_texts(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
-        Value::Array(items) => items.iter().map(texts).collect::<Vec<_>>().join("\n"),
-        Value::Object(members) => members.values().map(texts).collect::<Vec<_>>().join("\n"),
+        Value::Array(items) => items.iter().map(collect_texts).collect::<Vec<_>>().join("\n"),
+        Value::Object(members) => {
+            members.values().map(collect_texts).collect::<Vec<_>>().join("\n")
+        }
         _ => String::new(),
     }
 }

@@ -96,7 +96,7 @@ fn parse(input: &[u8]) -> ParsedMessage {
         tool: call.name,
         input: call.input,
         call: call.id,
-        output: claude_like::texts(&call.output),
+        output: claude_like::collect_texts(&call.output),
         ..HookMessage::default()
     };
     Ok((event, message))
@@ -113,7 +113,7 @@ const INTERNAL_TOOLS: &[(&str, &str)] = &[
 fn call(message: &HookMessage, context: &CallContext<'_>) -> ToolUseResult {
     let (tool, input) = (message.tool.as_str(), &message.input);
     if let Some((_, name)) = INTERNAL_TOOLS.iter().find(|(known, _)| *known == tool) {
-        return plugin::fields(name, input, context);
+        return plugin::read_fields(name, input, context);
     }
     match tool {
         "ask_question" => Ok(None),
@@ -126,7 +126,7 @@ fn call(message: &HookMessage, context: &CallContext<'_>) -> ToolUseResult {
             Ok(Some(("Bash".to_owned(), ToolInput::Script(script))))
         }
         "read_files" => {
-            let paths = each(tool, input, "files", "path")?;
+            let paths = text_of_each(tool, input, "files", "path")?;
             let read = |path: &String| tool_input::file_use(tool, path, FileCaps::READ, context);
             let files = paths.iter().map(read).collect::<Result<_, _>>()?;
             Ok(Some(("Read".to_owned(), ToolInput::Files(files))))
@@ -139,7 +139,7 @@ fn call(message: &HookMessage, context: &CallContext<'_>) -> ToolUseResult {
             Ok(Some(("Edit".to_owned(), ToolInput::Files(vec![file]))))
         }
         "apply_patch" => match input.get("input").and_then(Value::as_str) {
-            Some(text) => patch::touched(tool, text, context).map(Some),
+            Some(text) => patch::patched_files(tool, text, context).map(Some),
             None => Err(ToolError::Field { tool: tool.to_owned(), field: "input" }),
         },
         "search_codebase" => {
@@ -148,21 +148,21 @@ fn call(message: &HookMessage, context: &CallContext<'_>) -> ToolUseResult {
         }
         "fetch_web_content" => {
             let wrong = |source| ToolError::Url { tool: tool.to_owned(), source };
-            let urls = each(tool, input, "requests", "url")?;
-            let hosts = urls.iter().map(|url| tool_input::host(url).map_err(wrong));
+            let urls = text_of_each(tool, input, "requests", "url")?;
+            let hosts = urls.iter().map(|url| tool_input::host_use(url).map_err(wrong));
             Ok(Some(("WebFetch".to_owned(), ToolInput::Hosts(hosts.collect::<Result<_, _>>()?))))
         }
         _ => match tool.split_once("__") {
             Some((server, name)) if server != "mcp" => {
-                plugin::fields(&format!("mcp__{server}__{name}"), input, context)
+                plugin::read_fields(&format!("mcp__{server}__{name}"), input, context)
             }
-            _ => tool_input::read(tool, input, context).map(Some),
+            _ => tool_input::read_tool_use(tool, input, context).map(Some),
         },
     }
 }
 
 /// One text field of every object in a list.
-fn each(
+fn text_of_each(
     tool: &str,
     input: &Map<String, Value>,
     list: &'static str,
@@ -220,7 +220,7 @@ fn files(user: &UserContext, scope: &InstallScope) -> Vec<WiredFile> {
     if *scope != InstallScope::User {
         return Vec::new();
     }
-    let line = guard::line(user, AGENT.name, &AGENT.abilities);
+    let line = guard::hook_line(user, AGENT.name, &AGENT.abilities);
     let text = format!(
         "#!/bin/sh\n{MARK} Written by `clash install --agent cline`.\n\
          o=$({{ {line}; }} 2>/dev/null) || o=\n\

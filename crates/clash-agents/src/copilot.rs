@@ -95,7 +95,7 @@ fn parse(input: &[u8]) -> ParsedMessage {
         cwd: sent.cwd,
         tool: sent.tool_name,
         input,
-        output: claude_like::texts(&result),
+        output: claude_like::collect_texts(&result),
         ..HookMessage::default()
     };
     Ok((event, message))
@@ -121,26 +121,30 @@ const INTERNAL_TOOLS: &[(&str, &str)] = &[
 fn call(message: &HookMessage, context: &CallContext<'_>) -> ToolUseResult {
     let (tool, input) = (message.tool.as_str(), &message.input);
     if let Some((_, name)) = INTERNAL_TOOLS.iter().find(|(known, _)| *known == tool) {
-        return if tool == "ask_user" { Ok(None) } else { plugin::fields(name, input, context) };
+        return if tool == "ask_user" {
+            Ok(None)
+        } else {
+            plugin::read_fields(name, input, context)
+        };
     }
     match tool {
-        "bash" => plugin::read("Bash", input, &[], context),
+        "bash" => plugin::read_renamed("Bash", input, &[], context),
         "apply_patch" => match input.get(PATCH).or(input.get("input")).and_then(Value::as_str) {
-            Some(text) => patch::touched(tool, text, context).map(Some),
+            Some(text) => patch::patched_files(tool, text, context).map(Some),
             None => Err(ToolError::Field { tool: tool.to_owned(), field: "input" }),
         },
         "create" | "edit" | "str_replace" | "view" => {
-            plugin::read(tool, input, &[("path", "file_path")], context)
+            plugin::read_renamed(tool, input, &[("path", "file_path")], context)
         }
         "glob" => searched("Glob", input, context),
         "grep" | "rg" => searched("Grep", input, context),
-        "web_fetch" | "web_search" => plugin::read(tool, input, &[], context),
+        "web_fetch" | "web_search" => plugin::read_renamed(tool, input, &[], context),
         // `server-tool`, or a tool that clash does not know yet.
         _ => match tool.split_once('-') {
             Some((server, name)) => {
-                plugin::fields(&format!("mcp__{server}__{name}"), input, context)
+                plugin::read_fields(&format!("mcp__{server}__{name}"), input, context)
             }
-            None => tool_input::read(tool, input, context).map(Some),
+            None => tool_input::read_tool_use(tool, input, context).map(Some),
         },
     }
 }
@@ -161,7 +165,7 @@ fn searched(tool: &str, input: &Map<String, Value>, context: &CallContext<'_>) -
         let mut one = input.clone();
         one.remove("paths");
         one.insert("path".to_owned(), Value::String(path));
-        match tool_input::read(tool, &one, context)? {
+        match tool_input::read_tool_use(tool, &one, context)? {
             (_, ToolInput::Files(files)) => found.extend(files),
             _ => return Err(ToolError::Field { tool: tool.to_owned(), field: "paths" }),
         }
@@ -206,7 +210,7 @@ fn files(user: &UserContext, scope: &InstallScope) -> Vec<WiredFile> {
     if *scope != InstallScope::User {
         return Vec::new();
     }
-    let line = guard::line(user, AGENT.name, &AGENT.abilities);
+    let line = guard::hook_line(user, AGENT.name, &AGENT.abilities);
     let hook = json!([{"type": "command", "bash": line, "timeoutSec": 30}]);
     let hooks = json!({"version": 1, "hooks": {"preToolUse": hook, "postToolUse": hook}});
     let edit = WholeFile {
@@ -227,7 +231,7 @@ fn steers(user: &UserContext, project: &Path) -> Vec<PathBuf> {
 /// A line about settings of a project that switch every hook off. The client also reads
 /// those of Claude Code.
 fn hostile(_: &UserContext, project: &Path) -> Option<String> {
-    let started = attended::arguments(AGENT.abilities.program).unwrap_or_default();
+    let started = attended::ancestor_arguments(AGENT.abilities.program).unwrap_or_default();
     if hides_rules(&started) {
         let what = "--deny-tool shell(…) does not see commands in their sandboxes";
         return Some(format!("{what}: put the rule into your policy instead"));

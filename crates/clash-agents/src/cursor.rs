@@ -134,7 +134,7 @@ fn call(message: &HookMessage, context: &CallContext<'_>) -> ToolUseResult {
     let (tool, input) = (message.tool.as_str(), &message.input);
     match tool {
         OTHERS | "AskQuestion" => Ok(None),
-        "Shell" => plugin::read("Bash", input, &[], context),
+        "Shell" => plugin::read_renamed("Bash", input, &[], context),
         "Delete" => {
             let path = ["file_path", "path"].iter().find_map(|key| input.get(*key)?.as_str());
             let missing = || ToolError::Field { tool: tool.to_owned(), field: "path" };
@@ -144,9 +144,9 @@ fn call(message: &HookMessage, context: &CallContext<'_>) -> ToolUseResult {
         }
         "Write" | "Edit" | "StrReplace" | "MultiEdit" => {
             let name = if tool == "Write" { "Write" } else { "Edit" };
-            plugin::read(name, input, &[("path", "file_path")], context)
+            plugin::read_renamed(name, input, &[("path", "file_path")], context)
         }
-        _ => tool_input::read(tool, input, context).map(Some),
+        _ => tool_input::read_tool_use(tool, input, context).map(Some),
     }
 }
 
@@ -170,7 +170,7 @@ fn files(user: &UserContext, scope: &InstallScope) -> Vec<WiredFile> {
         InstallScope::Project(project) => project.join(".cursor"),
         InstallScope::Managed => PathBuf::from("/etc/cursor"),
     };
-    let line = guard::line(user, AGENT.name, &AGENT.abilities);
+    let line = guard::hook_line(user, AGENT.name, &AGENT.abilities);
     let edit = FlatHooks { agent: AGENT.name, events: &EVENTS, line, timeout: 30 };
     vec![WiredFile { file: dir.join("hooks.json"), edit: Box::new(edit) }]
 }

@@ -70,11 +70,12 @@ fn call(message: &HookMessage, context: &CallContext<'_>) -> ToolUseResult {
     }
     let patch = ["input", "patch"].iter().find_map(|key| message.input.get(*key)?.as_str());
     if let Some(patch) = patch.filter(|text| patch::is_patch(text)) {
-        return patch::touched(&message.tool, patch, context).map(Some);
+        return patch::patched_files(&message.tool, patch, context).map(Some);
     }
     match message.tool.split_once("___") {
         Some((server, tool)) => {
-            tool_input::read(&format!("mcp__{server}__{tool}"), &message.input, context).map(Some)
+            tool_input::read_tool_use(&format!("mcp__{server}__{tool}"), &message.input, context)
+                .map(Some)
         }
         None => claude_like::call(message, context),
     }
@@ -92,7 +93,7 @@ fn files(user: &UserContext, scope: &InstallScope) -> Vec<WiredFile> {
         InstallScope::Project(project) => project.join(".factory/settings.json"),
         InstallScope::Managed => return Vec::new(),
     };
-    let hook_command = guard::line(user, AGENT.name, &AGENT.abilities);
+    let hook_command = guard::hook_line(user, AGENT.name, &AGENT.abilities);
     let wiring = HookEntries { format: &FORMAT, hook_command, prefix: None };
     vec![WiredFile { file, edit: Box::new(wiring) }]
 }

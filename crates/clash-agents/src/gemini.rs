@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::claude_like::{self, texts};
+use super::claude_like::{self, collect_texts};
 use super::wiring::guard;
 use super::wiring::hook_entries::{self, CommandForm, HookEntries, HookFormat};
 use super::wiring::{InstallScope, WholeFile, WiredFile};
@@ -113,7 +113,7 @@ fn parse(input: &[u8]) -> ParsedMessage {
         cwd: sent.cwd,
         tool,
         input: sent.tool_input,
-        output: texts(&sent.tool_response),
+        output: collect_texts(&sent.tool_response),
         ..HookMessage::default()
     };
     Ok((*event, message))
@@ -130,7 +130,7 @@ fn call(message: &HookMessage, context: &CallContext<'_>) -> ToolUseResult {
     match message.tool.as_str() {
         // The addresses are anywhere in the prompt.
         "web_fetch" if text("url").is_none() => {
-            let hosts = tool_input::hosts_in("web_fetch", text("prompt").unwrap_or_default())?;
+            let hosts = tool_input::find_hosts("web_fetch", text("prompt").unwrap_or_default())?;
             if hosts.is_empty() {
                 return Err(ToolError::Field { tool: message.tool.clone(), field: "prompt" });
             }
@@ -198,7 +198,7 @@ pub(super) fn home(user: &UserContext) -> PathBuf {
 }
 
 fn files(user: &UserContext, scope: &InstallScope) -> Vec<WiredFile> {
-    let hook_command = guard::line(user, AGENT.name, &AGENT.abilities);
+    let hook_command = guard::hook_line(user, AGENT.name, &AGENT.abilities);
     let wiring = HookEntries { format: &FORMAT, hook_command, prefix: None };
     let file = match scope {
         InstallScope::User => home(user).join("settings.json"),

@@ -25,11 +25,11 @@ struct StateDir {
     file: bool,
 }
 
-const fn at(path: &'static str, settings: &'static [&'static str]) -> StateDir {
+const fn directory(path: &'static str, settings: &'static [&'static str]) -> StateDir {
     StateDir { path, variable: None, settings, file: false }
 }
 
-const fn moved(
+const fn movable_directory(
     path: &'static str,
     variable: &'static str,
     settings: &'static [&'static str],
@@ -64,13 +64,16 @@ const GEMINI: &[&str] =
     &["agents", "commands", "extensions", "hooks", "policies", "settings.json", "skills"];
 
 const HOMES: &[AgentHome] = &[
-    home("aider", &[at(".aider", &[])]),
-    home("amp", &[at(".config/amp", &["settings.json"]), at(".local/share/amp", &[])]),
-    home("auggie", &[at(".augment", &["settings.json"])]),
+    home("aider", &[directory(".aider", &[])]),
+    home(
+        "amp",
+        &[directory(".config/amp", &["settings.json"]), directory(".local/share/amp", &[])],
+    ),
+    home("auggie", &[directory(".augment", &["settings.json"])]),
     home(
         "claude",
         &[
-            moved(
+            movable_directory(
                 ".claude",
                 variables::CLAUDE_CONFIG_DIR,
                 &[
@@ -86,55 +89,67 @@ const HOMES: &[AgentHome] = &[
             file(".claude.json"),
         ],
     ),
-    home("cline", &[at(".cline", &["hooks", "plugins", "rules", "skills", "workflows"])]),
-    home("cn", &[at(".continue", &["config.json", "config.ts", "config.yaml"])]),
+    home("cline", &[directory(".cline", &["hooks", "plugins", "rules", "skills", "workflows"])]),
+    home("cn", &[directory(".continue", &["config.json", "config.ts", "config.yaml"])]),
     home(
         "codex",
-        &[moved(
+        &[movable_directory(
             ".codex",
             variables::CODEX_HOME,
             &["config.toml", "hooks", "hooks.json", "prompts", "rules", "skills"],
         )],
     ),
-    home("copilot", &[at(".copilot", &["hooks", "mcp-config.json"]), at(".cache/copilot", &[])]),
-    home("crush", &[at(".config/crush", &["crush.json"]), at(".local/share/crush", &[])]),
-    home("cursor-agent", &[at(".cursor", &["hooks", "hooks.json", "mcp.json", "rules"])]),
-    home("droid", &[at(".factory", &["commands", "droids", "hooks", "mcp.json", "settings.json"])]),
-    home("gemini", &[at(".gemini", GEMINI)]),
+    home(
+        "copilot",
+        &[directory(".copilot", &["hooks", "mcp-config.json"]), directory(".cache/copilot", &[])],
+    ),
+    home(
+        "crush",
+        &[directory(".config/crush", &["crush.json"]), directory(".local/share/crush", &[])],
+    ),
+    home("cursor-agent", &[directory(".cursor", &["hooks", "hooks.json", "mcp.json", "rules"])]),
+    home(
+        "droid",
+        &[directory(".factory", &["commands", "droids", "hooks", "mcp.json", "settings.json"])],
+    ),
+    home("gemini", &[directory(".gemini", GEMINI)]),
     home(
         "goose",
         &[
-            at(".config/goose", &["config.yaml"]),
-            at(".local/share/goose", &[]),
-            at(".local/state/goose", &[]),
+            directory(".config/goose", &["config.yaml"]),
+            directory(".local/share/goose", &[]),
+            directory(".local/state/goose", &[]),
         ],
     ),
     home(
         "kilo",
         &[
-            at(".config/kilo", OPENCODE),
-            at(".local/share/kilo", &[]),
-            at(".local/state/kilo", &[]),
-            at(".cache/kilo", &[]),
+            directory(".config/kilo", OPENCODE),
+            directory(".local/share/kilo", &[]),
+            directory(".local/state/kilo", &[]),
+            directory(".cache/kilo", &[]),
         ],
     ),
-    home("kiro-cli", &[at(".kiro", &["agents", "hooks", "settings"])]),
+    home("kiro-cli", &[directory(".kiro", &["agents", "hooks", "settings"])]),
     home(
         "opencode",
         &[
-            at(".config/opencode", OPENCODE),
-            at(".local/share/opencode", &[]),
-            at(".local/state/opencode", &[]),
-            at(".cache/opencode", &[]),
+            directory(".config/opencode", OPENCODE),
+            directory(".local/share/opencode", &[]),
+            directory(".local/state/opencode", &[]),
+            directory(".cache/opencode", &[]),
         ],
     ),
-    home("pi", &[at(".pi", &["agent/extensions", "agent/models.json", "agent/settings.json"])]),
-    home("q", &[at(".aws/amazonq", &["cli-agents", "mcp.json"])]),
-    home("qwen", &[at(".qwen", GEMINI)]),
+    home(
+        "pi",
+        &[directory(".pi", &["agent/extensions", "agent/models.json", "agent/settings.json"])],
+    ),
+    home("q", &[directory(".aws/amazonq", &["cli-agents", "mcp.json"])]),
+    home("qwen", &[directory(".qwen", GEMINI)]),
 ];
 
 /// The state of the agent with this program.
-pub fn of(program: &OsStr) -> Option<&'static AgentHome> {
+pub fn find_home(program: &OsStr) -> Option<&'static AgentHome> {
     let name = Path::new(program).file_name()?;
     HOMES.iter().find(|home| name == home.program)
 }
@@ -167,14 +182,16 @@ mod tests {
 
     #[test]
     fn an_agent_is_known_by_the_name_of_its_program() {
-        assert_eq!(of(OsStr::new("/opt/x/claude")).map(|home| home.program), Some("claude"));
-        assert!(of(OsStr::new("claude-code")).is_none() && of(OsStr::new("/")).is_none());
+        assert_eq!(find_home(OsStr::new("/opt/x/claude")).map(|home| home.program), Some("claude"));
+        assert!(
+            find_home(OsStr::new("claude-code")).is_none() && find_home(OsStr::new("/")).is_none()
+        );
     }
 
     #[test]
     fn every_agent_that_asks_clash_has_a_place() {
         for agent in crate::AGENTS {
-            assert!(of(OsStr::new(agent.abilities.program)).is_some(), "{}", agent.name);
+            assert!(find_home(OsStr::new(agent.abilities.program)).is_some(), "{}", agent.name);
         }
     }
 

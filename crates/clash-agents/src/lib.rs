@@ -43,8 +43,8 @@ pub mod wiring;
 
 pub use agent::{
     AGENTS, Agent, AgentAbilities, AgentExtras, ConfinementMethod, DEFAULT_AGENT, QuestionSupport,
-    ToolUseResult, WiringProblem, named, run_by, settings_for_policies, steering_paths,
-    with_shell_wrapper,
+    ToolUseResult, WiringProblem, agent_with_shell_wrapper, find_agent, find_agent_by_program,
+    settings_for_policies, steering_paths,
 };
 pub use context::{AGENTS_SHELL, SHELL_LAUNCHER, UserContext};
 pub use message::{

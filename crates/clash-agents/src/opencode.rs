@@ -94,22 +94,22 @@ const FILES: &[&str] = &["edit", "glob", "grep", "list", "multiedit", "read", "w
 
 fn call(message: &HookMessage, context: &CallContext<'_>) -> ToolUseResult {
     let (tool, input) = (message.tool.as_str(), &message.input);
-    let fields = |name: &str| plugin::fields(name, input, context);
+    let fields = |name: &str| plugin::read_fields(name, input, context);
     match tool {
-        "bash" => plugin::read("Bash", input, &[], context),
+        "bash" => plugin::read_renamed("Bash", input, &[], context),
         "question" => Ok(None),
         "apply_patch" | "patch" => match input.get("patchText").and_then(Value::as_str) {
-            Some(text) => patch::touched(tool, text, context).map(Some),
+            Some(text) => patch::patched_files(tool, text, context).map(Some),
             None => Err(ToolError::Field { tool: tool.to_owned(), field: "patchText" }),
         },
-        "webfetch" | "websearch" => plugin::read(tool, input, &[], context),
+        "webfetch" | "websearch" => plugin::read_renamed(tool, input, &[], context),
         // It starts commands without the shell, and so without clash.
         "background_process" => match input.get("command") {
             Some(_) => Err(ToolError::Elsewhere { tool: tool.to_owned(), instead: "bash" }),
             None => fields("BashOutput"),
         },
         _ if FILES.contains(&tool) => {
-            plugin::read(tool, input, &[("filePath", "file_path")], context)
+            plugin::read_renamed(tool, input, &[("filePath", "file_path")], context)
         }
         _ => match INTERNAL_TOOLS.iter().find(|(known, _)| *known == tool) {
             Some((_, name)) => fields(name),
@@ -134,7 +134,7 @@ fn files(user: &UserContext, scope: &InstallScope, names: &OpencodeNames) -> Vec
     }
     let OpencodeNames { agent, plugins } = *names;
     let config = config(user, agent);
-    let text = plugin::written(include_str!("opencode/clash.js"), user, agent);
+    let text = plugin::plugin_text(include_str!("opencode/clash.js"), user, agent);
     let with_comments = config.join(format!("{agent}.jsonc"));
     let settings =
         if with_comments.exists() { with_comments } else { config.join(format!("{agent}.json")) };

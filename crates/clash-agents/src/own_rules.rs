@@ -29,7 +29,7 @@ pub(crate) struct ClientRule {
 }
 
 /// The strictest of the client's own rules that matches a script, and its file.
-pub fn strictest(
+pub fn strictest_rule(
     agent: &Agent,
     user: &UserContext,
     project: &Path,
@@ -58,7 +58,7 @@ impl ClientRule {
             })
     }
 
-    fn of(text: &str, effect: Effect, file: &Path) -> Option<Self> {
+    fn parse(text: &str, effect: Effect, file: &Path) -> Option<Self> {
         let words: Vec<Vec<String>> = text
             .split_whitespace()
             .map(|word| vec![word.trim_end_matches('*').to_owned()])
@@ -69,7 +69,7 @@ impl ClientRule {
 }
 
 /// The files of a directory with this extension, and their texts.
-fn texts(dir: &Path, ending: &str) -> Vec<(PathBuf, String)> {
+fn files_with_text(dir: &Path, ending: &str) -> Vec<(PathBuf, String)> {
     let entries = std::fs::read_dir(dir).into_iter().flatten().filter_map(Result::ok);
     let mut files: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
     files.retain(|file| file.extension().is_some_and(|found| found == ending));
@@ -82,7 +82,7 @@ fn texts(dir: &Path, ending: &str) -> Vec<(PathBuf, String)> {
 pub(crate) fn codex_rules(user: &UserContext, project: &Path) -> Vec<ClientRule> {
     let dirs = [codex::home(user), project.join(".codex"), PathBuf::from("/etc/codex")];
     let mut rules = Vec::new();
-    for (path, text) in dirs.iter().flat_map(|dir| texts(&dir.join("rules"), "rules")) {
+    for (path, text) in dirs.iter().flat_map(|dir| files_with_text(&dir.join("rules"), "rules")) {
         let Ok(file) = SyntaxTree::parse(&text) else { continue };
         for statement in file.statements() {
             let StatementKind::Expr(expr) = &statement.kind else { continue };
@@ -141,9 +141,9 @@ pub(crate) fn gemini_rules(user: &UserContext, project: &Path) -> Vec<ClientRule
                     text.strip_prefix("run_shell_command(").or(text.strip_prefix("ShellTool("));
                 rest?.strip_suffix(')')
             });
-            rules.extend(inner.and_then(|text| ClientRule::of(text, Effect::Deny, &file)));
+            rules.extend(inner.and_then(|text| ClientRule::parse(text, Effect::Deny, &file)));
         }
-        for (file, text) in texts(&dir.join("policies"), "toml") {
+        for (file, text) in files_with_text(&dir.join("policies"), "toml") {
             rules.extend(gemini_policy(&file, &text));
         }
     }
@@ -177,7 +177,7 @@ fn gemini_policy(file: &Path, text: &str) -> Vec<ClientRule> {
             _ => continue,
         };
         let prefixes = text("commandPrefix").unwrap_or_default();
-        rules.extend(prefixes.iter().filter_map(|prefix| ClientRule::of(prefix, effect, file)));
+        rules.extend(prefixes.iter().filter_map(|prefix| ClientRule::parse(prefix, effect, file)));
     }
     rules
 }
@@ -191,8 +191,9 @@ pub(crate) fn droid_rules(user: &UserContext, project: &Path) -> Vec<ClientRule>
         for (key, effect) in [("commandBlocklist", Effect::Deny), ("commandDenylist", Effect::Ask)]
         {
             let entries = settings.get(key).and_then(Value::as_array).into_iter().flatten();
-            rules
-                .extend(entries.filter_map(|entry| ClientRule::of(entry.as_str()?, effect, &file)));
+            rules.extend(
+                entries.filter_map(|entry| ClientRule::parse(entry.as_str()?, effect, &file)),
+            );
         }
     }
     rules
@@ -210,7 +211,7 @@ mod tests {
     use super::*;
 
     fn rule(text: &str) -> ClientRule {
-        ClientRule::of(text, Effect::Deny, Path::new("/f")).unwrap()
+        ClientRule::parse(text, Effect::Deny, Path::new("/f")).unwrap()
     }
 
     fn hits(rule: &ClientRule, script: &str) -> bool {
@@ -225,7 +226,7 @@ mod tests {
         assert!(hits(&push, "git $X"));
         assert!(!hits(&push, "git pull"));
         assert!(!hits(&push, "echo git push"));
-        assert!(ClientRule::of("*", Effect::Deny, Path::new("/f")).is_none());
+        assert!(ClientRule::parse("*", Effect::Deny, Path::new("/f")).is_none());
     }
 
     #[test]

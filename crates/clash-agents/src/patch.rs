@@ -23,7 +23,7 @@ pub(super) fn is_patch(text: &str) -> bool {
 }
 
 /// The files of the patch, as the tool `Edit` of policies.
-pub(super) fn touched(
+pub(super) fn patched_files(
     tool: &str,
     patch: &str,
     context: &CallContext<'_>,
@@ -51,7 +51,7 @@ pub(super) fn touched(
 /// The directory and the patch of a shell line that is nothing but `apply_patch <<'WORD'`,
 /// or that after a `cd`. Some clients carry out such a line themselves and run no shell.
 /// Only the quoted form counts, in which a shell would expand nothing either.
-pub(super) fn in_shell(script: &str) -> Option<(Option<&str>, &str)> {
+pub(super) fn find_in_shell(script: &str) -> Option<(Option<&str>, &str)> {
     let (first, rest) = script.trim().split_once('\n')?;
     let (dir, call) = match first.strip_prefix("cd ") {
         Some(after) => {
@@ -76,7 +76,7 @@ mod tests {
 
     fn paths(patch: &str) -> Vec<String> {
         let context = CallContext::imagined("/p");
-        match touched("apply_patch", patch, &context) {
+        match patched_files("apply_patch", patch, &context) {
             Ok((_, ToolInput::Files(files))) => {
                 files.iter().map(|file| format!("{} {}", file.path.display(), file.needs)).collect()
             }
@@ -108,9 +108,9 @@ mod tests {
     fn only_a_lone_quoted_heredoc_is_the_client_s_own() {
         let body = "*** Begin Patch\n*** Add File: a\n+x\n*** End Patch";
         let heredoc = |start: &str| format!("{start}\n{body}\nEOF");
-        assert_eq!(in_shell(&heredoc("apply_patch <<'EOF'")), Some((None, body)));
+        assert_eq!(find_in_shell(&heredoc("apply_patch <<'EOF'")), Some((None, body)));
         assert_eq!(
-            in_shell(&heredoc("cd sub && applypatch << \"EOF\"")),
+            find_in_shell(&heredoc("cd sub && applypatch << \"EOF\"")),
             Some((Some("sub"), body))
         );
         for other in [
@@ -125,7 +125,7 @@ mod tests {
             format!("apply_patch '{body}'"),
             "apply_patch <<'EOF'\nEOF".to_owned(),
         ] {
-            assert_eq!(in_shell(&other), None, "{other}");
+            assert_eq!(find_in_shell(&other), None, "{other}");
         }
     }
 }

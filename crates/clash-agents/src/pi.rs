@@ -45,14 +45,14 @@ pub(crate) static AGENT: Agent = Agent {
 fn call(message: &HookMessage, context: &CallContext<'_>) -> ToolUseResult {
     let (tool, input) = (message.tool.as_str(), &message.input);
     match tool {
-        "bash" => plugin::read("Bash", input, &[], context),
-        "find" => plugin::read("Glob", input, &[], context),
+        "bash" => plugin::read_renamed("Bash", input, &[], context),
+        "find" => plugin::read_renamed("Glob", input, &[], context),
         "edit" | "grep" | "ls" | "read" | "write" => {
             let renamed: &[_] = if tool == "grep" { &[] } else { &[("path", "file_path")] };
-            plugin::read(tool, input, renamed, context)
+            plugin::read_renamed(tool, input, renamed, context)
         }
         // A tool of another extension. A tool with a command runs it.
-        _ => plugin::read(tool, input, &[], context),
+        _ => plugin::read_renamed(tool, input, &[], context),
     }
 }
 
@@ -66,7 +66,7 @@ fn files(user: &UserContext, scope: &InstallScope) -> Vec<WiredFile> {
     if *scope != InstallScope::User {
         return Vec::new();
     }
-    let text = plugin::written(include_str!("pi/clash.js"), user, AGENT.name);
+    let text = plugin::plugin_text(include_str!("pi/clash.js"), user, AGENT.name);
     let edit = WholeFile { agent: AGENT.name, text, mark: plugin::MARK, calls: ClashCall::Plugin };
     vec![WiredFile { file: home(user).join("extensions/clash.ts"), edit: Box::new(edit) }]
 }

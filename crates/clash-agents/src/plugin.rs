@@ -104,7 +104,7 @@ pub(crate) fn reply(event: HookEvent, answer: HookAnswer) -> HookReply {
 }
 
 /// The text of a plugin for this installation.
-pub(crate) fn written(body: &str, user: &UserContext, agent: &str) -> String {
+pub(crate) fn plugin_text(body: &str, user: &UserContext, agent: &str) -> String {
     let text = |path: std::path::PathBuf| json!(path.to_string_lossy()).to_string();
     [include_str!("plugin/ask.js"), body]
         .join("\n")
@@ -114,7 +114,7 @@ pub(crate) fn written(body: &str, user: &UserContext, agent: &str) -> String {
 }
 
 /// A tool use, with the fields under the names clash knows.
-pub(crate) fn read(
+pub(crate) fn read_renamed(
     tool: &str,
     input: &Map<String, Value>,
     renamed: &[(&str, &str)],
@@ -125,16 +125,16 @@ pub(crate) fn read(
         new.unwrap_or_else(|| key.clone())
     };
     let input = input.iter().map(|(key, value)| (name(key), value.clone())).collect();
-    tool_input::read(tool, &input, context).map(Some)
+    tool_input::read_tool_use(tool, &input, context).map(Some)
 }
 
 /// A tool that policies match by its fields.
-pub(crate) fn fields(
+pub(crate) fn read_fields(
     name: &str,
     input: &Map<String, Value>,
     context: &CallContext<'_>,
 ) -> ToolUseResult {
-    let (_, input) = tool_input::read("mcp__", input, context)?;
+    let (_, input) = tool_input::read_tool_use("mcp__", input, context)?;
     Ok(Some((name.to_owned(), input)))
 }
 

@@ -91,7 +91,7 @@ fn home(user: &UserContext) -> PathBuf {
 }
 
 fn files(user: &UserContext, scope: &InstallScope) -> Vec<WiredFile> {
-    let hook_command = guard::line(user, AGENT.name, &AGENT.abilities);
+    let hook_command = guard::hook_line(user, AGENT.name, &AGENT.abilities);
     let wiring = HookEntries { format: &FORMAT, hook_command, prefix: None };
     let file = match scope {
         InstallScope::User => home(user).join("settings.json"),

@@ -87,7 +87,7 @@ impl RealPaths for NoLinkPaths {
 }
 
 /// The tool's name in policies, and its input.
-pub fn read(
+pub fn read_tool_use(
     tool: &str,
     input: &Map<String, Value>,
     context: &CallContext<'_>,
@@ -149,21 +149,21 @@ fn text<'a>(
 fn hosts(tool: &str, name: &str, input: &Map<String, Value>) -> Result<Vec<HostUse>, ToolError> {
     let wrong = |source| ToolError::Url { tool: tool.to_owned(), source };
     if name == "WebFetch" {
-        return Ok(vec![host(text(tool, input, "url")?).map_err(wrong)?]);
+        return Ok(vec![host_use(text(tool, input, "url")?).map_err(wrong)?]);
     }
     let domains = input.get("allowed_domains").and_then(Value::as_array);
     let domains = domains.into_iter().flatten();
     let texts = domains.map(|domain| domain.as_str().unwrap_or_default());
-    texts.map(|domain| host(&format!("https://{domain}")).map_err(wrong)).collect()
+    texts.map(|domain| host_use(&format!("https://{domain}")).map_err(wrong)).collect()
 }
 
-pub fn host(url: &str) -> Result<HostUse, HostNameError> {
+pub fn host_use(url: &str) -> Result<HostUse, HostNameError> {
     let (host, port) = url::host_and_port_of_url(url)?;
     Ok(HostUse { host, port })
 }
 
 /// The host of every URL in a text.
-pub fn hosts_in(tool: &str, text: &str) -> Result<Vec<HostUse>, ToolError> {
+pub fn find_hosts(tool: &str, text: &str) -> Result<Vec<HostUse>, ToolError> {
     let wrong = |source| ToolError::Url { tool: tool.to_owned(), source };
     let starts = text.match_indices("://").map(|(at, _)| {
         let scheme = |c: char| c.is_ascii_alphanumeric() || "+-.".contains(c);
@@ -175,7 +175,7 @@ pub fn hosts_in(tool: &str, text: &str) -> Result<Vec<HostUse>, ToolError> {
         let rest = text.get(start..).unwrap_or_default();
         rest.split(ends).next().unwrap_or_default()
     });
-    urls.map(|url| host(url).map_err(wrong)).collect()
+    urls.map(|url| host_use(url).map_err(wrong)).collect()
 }
 
 /// The input as fields with dotted names, for example `opts.force`. A list is several
@@ -260,7 +260,7 @@ fn files(
 }
 
 /// The input of a file tool with other paths.
-pub fn with_paths(
+pub fn replace_paths(
     input: &Map<String, Value>,
     context: &CallContext<'_>,
     moved: impl Fn(&Path) -> Option<PathBuf>,
@@ -349,7 +349,7 @@ mod tests {
 
     fn input(tool: &str, input: Value) -> Result<ToolInput, ToolError> {
         let context = CallContext::imagined("/work/app");
-        read(tool, input.as_object().unwrap(), &context).map(|(_, input)| input)
+        read_tool_use(tool, input.as_object().unwrap(), &context).map(|(_, input)| input)
     }
 
     fn path(tool: &str, given: Value) -> String {

@@ -44,7 +44,7 @@ pub(crate) fn text(name: &str) -> Option<String> {
 
 /// The session of the client that started this process through `clash-shell`.
 pub(crate) fn client_session() -> Option<String> {
-    let (agent, _) = clash_agents::with_shell_wrapper()?;
+    let (agent, _) = clash_agents::agent_with_shell_wrapper()?;
     text(agent.abilities.session?)
 }
 

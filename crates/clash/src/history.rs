@@ -22,7 +22,7 @@ use clash_agents::{self as agents, HookMessage};
 pub(crate) fn roots(dirs: &Dirs) -> HistoryRoots {
     let user = dirs.for_agents();
     HistoryRoots::new(sessions_dir(dirs), |name| {
-        let history = agents::named(name)?.extras.history?;
+        let history = agents::find_agent(name)?.extras.history?;
         Some(history(&user))
     })
 }
@@ -65,7 +65,7 @@ impl PastAction {
     /// The action as a hook would have read it.
     pub(crate) fn action(&self) -> Result<Action, ToolError> {
         let from = CallContext { cwd: &self.cwd, home: &self.home, paths: &HeldPaths };
-        let wanted = match agents::named(self.seen.agent) {
+        let wanted = match agents::find_agent(self.seen.agent) {
             Some(agent) => {
                 let (tool, input) = (self.seen.tool.clone(), self.seen.input.clone());
                 (agent.call)(&HookMessage { tool, input, ..HookMessage::default() }, &from)?
@@ -74,7 +74,7 @@ impl PastAction {
         };
         let (tool, input) = match wanted {
             Some(wanted) => wanted,
-            None => tool_input::read(&self.seen.tool, &self.seen.input, &from)?,
+            None => tool_input::read_tool_use(&self.seen.tool, &self.seen.input, &from)?,
         };
         let input = match input {
             ToolInput::Script(script) => ToolInput::Script(unwrapped(&script).unwrap_or(script)),
@@ -88,7 +88,7 @@ impl PastAction {
 fn is_question(seen: &SeenCall) -> bool {
     let nowhere = CallContext { cwd: Path::new("/"), home: Path::new("/"), paths: &HeldPaths };
     let message = HookMessage { tool: seen.tool.clone(), ..HookMessage::default() };
-    let call = agents::named(seen.agent).map(|agent| (agent.call)(&message, &nowhere));
+    let call = agents::find_agent(seen.agent).map(|agent| (agent.call)(&message, &nowhere));
     matches!(call, Some(Ok(None)))
 }
 

@@ -92,7 +92,7 @@ fn call(message: &HookMessage, context: &CallContext<'_>) -> ToolUseResult {
 }
 
 fn files(user: &UserContext, scope: &InstallScope) -> Vec<WiredFile> {
-    let hook_command = guard::line(user, AGENT.name, &AGENT.abilities);
+    let hook_command = guard::hook_line(user, AGENT.name, &AGENT.abilities);
     let prefix = Some(user.shell_launcher());
     let wiring = HookEntries { format: &FORMAT, hook_command, prefix };
     let file = match scope {

@@ -19,7 +19,7 @@ use toml::de::{DeTable, DeValue};
 use super::{AGENT, EVENTS, own_sandbox};
 use crate::wiring::hook_entries::calls_clash;
 use crate::wiring::text_edit::TextEdit;
-use crate::wiring::toml_text::{TomlStatementKind, TomlText, table};
+use crate::wiring::toml_text::{TomlStatementKind, TomlText, parse_table};
 use crate::wiring::{HookCommand, OwnSandbox, SettingsEdit, SettingsError, WiringState};
 use crate::{HookEvent, WiringProblem};
 
@@ -62,7 +62,7 @@ impl SettingsEdit for CodexHooks {
             return Ok(WiringState::Absent);
         }
         let mut wrong = Vec::new();
-        if let Some(what) = off_switch(&table(text)?) {
+        if let Some(what) = off_switch(&parse_table(text)?) {
             wrong.push(WiringProblem { what, fix: Some("remove it".to_owned()) });
         }
         if is_old(&toml) || !self.is_current(&toml) {
@@ -78,7 +78,7 @@ impl SettingsEdit for CodexHooks {
     }
 
     fn own_sandbox(&self, text: &str) -> Result<OwnSandbox, SettingsError> {
-        own_sandbox::look(text)
+        own_sandbox::read_own_sandbox(text)
     }
 
     fn without_own_sandbox(&self, text: &str) -> Result<String, SettingsError> {
@@ -233,12 +233,12 @@ impl CodexHooks {
     }
 
     fn append(&self, without: &str) -> Result<String, SettingsError> {
-        let others = table(without)?;
+        let others = parse_table(without)?;
         let toml = TomlText::parse(without)?;
         let sections = toml.sections();
         let mut new = hooks(&self.line);
         for (event, ..) in EVENTS {
-            let groups = match at(&others, &["hooks", event]) {
+            let groups = match value_at(&others, &["hooks", event]) {
                 Some(DeValue::Array(groups)) => groups.len(),
                 _ => 0,
             };
@@ -259,7 +259,7 @@ impl CodexHooks {
         }
         let installed = format!("{without}{}", new.replace('\n', toml.newline()));
         // Codex ignores a file it cannot read and starts.
-        table(&installed).map_err(|_| SettingsError::Inline("hooks".to_owned()))?;
+        parse_table(&installed).map_err(|_| SettingsError::Inline("hooks".to_owned()))?;
         Ok(installed)
     }
 }
@@ -340,12 +340,12 @@ pub(super) fn quoted(text: &str) -> String {
     Value::from(text).to_string()
 }
 
-pub(super) fn at<'t, 'i>(table: &'t DeTable<'i>, path: &[&str]) -> Option<&'t DeValue<'i>> {
+pub(super) fn value_at<'t, 'i>(table: &'t DeTable<'i>, path: &[&str]) -> Option<&'t DeValue<'i>> {
     let (first, rest) = path.split_first()?;
     let value = table.get(*first)?.get_ref();
     match (value, rest) {
         (value, []) => Some(value),
-        (DeValue::Table(inner), rest) => at(inner, rest),
+        (DeValue::Table(inner), rest) => value_at(inner, rest),
         _ => None,
     }
 }
@@ -353,7 +353,7 @@ pub(super) fn at<'t, 'i>(table: &'t DeTable<'i>, path: &[&str]) -> Option<&'t De
 fn off_switch(table: &DeTable<'_>) -> Option<String> {
     ["hooks", "codex_hooks"]
         .iter()
-        .find(|name| matches!(at(table, &["features", name]), Some(DeValue::Boolean(false))))
+        .find(|name| matches!(value_at(table, &["features", name]), Some(DeValue::Boolean(false))))
         .map(|name| format!("`features.{name}` switches every hook off"))
 }
 
@@ -367,7 +367,7 @@ pub(super) fn against_clash(file: &Path) -> Option<String> {
         }
         Err(error) => return Some(format!("clash cannot read it and the client may: {error}")),
     };
-    match table(&text) {
+    match parse_table(&text) {
         Ok(table) => off_switch(&table),
         Err(error) => Some(format!("clash cannot read it and the client may: {error}")),
     }
@@ -520,8 +520,8 @@ mod tests {
     #[test]
     fn a_machine_s_requirements_are_toml() {
         let text = requirements("o=\"$(x)\"", Path::new("/s"));
-        let parsed = table(&text).unwrap();
-        assert!(matches!(at(&parsed, &["features", "hooks"]), Some(DeValue::Boolean(true))));
+        let parsed = parse_table(&text).unwrap();
+        assert!(matches!(value_at(&parsed, &["features", "hooks"]), Some(DeValue::Boolean(true))));
         assert!(text.contains(r#"command = "o=\"$(x)\"""#), "{text}");
     }
 }

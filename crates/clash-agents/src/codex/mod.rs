@@ -68,11 +68,11 @@ const DIALECT: ClaudeDialect =
 fn call(message: &HookMessage, context: &CallContext<'_>) -> ToolUseResult {
     let text = message.command().unwrap_or_default();
     if message.tool == "apply_patch" {
-        return patch::touched(&message.tool, text, context).map(Some);
+        return patch::patched_files(&message.tool, text, context).map(Some);
     }
-    if let Some((dir, patch)) = patch::in_shell(text) {
+    if let Some((dir, patch)) = patch::find_in_shell(text) {
         let cwd = dir.map_or_else(|| context.cwd.to_path_buf(), |dir| context.cwd.join(dir));
-        return patch::touched("apply_patch", patch, &CallContext { cwd: &cwd, ..*context })
+        return patch::patched_files("apply_patch", patch, &CallContext { cwd: &cwd, ..*context })
             .map(Some);
     }
     if message.tool == "request_user_input" {
@@ -86,7 +86,7 @@ pub(super) fn home(user: &UserContext) -> PathBuf {
 }
 
 fn files(user: &UserContext, scope: &InstallScope) -> Vec<WiredFile> {
-    let line = guard::line(user, AGENT.name, &AGENT.abilities);
+    let line = guard::hook_line(user, AGENT.name, &AGENT.abilities);
     match scope {
         InstallScope::User => {
             let file = home(user).join("config.toml");

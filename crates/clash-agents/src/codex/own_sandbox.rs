@@ -10,9 +10,9 @@
 
 use toml::de::{DeTable, DeValue};
 
-use super::config::at;
+use super::config::value_at;
 use crate::wiring::text_edit::TextEdit;
-use crate::wiring::toml_text::{TomlStatement, TomlStatementKind, TomlText, table};
+use crate::wiring::toml_text::{TomlStatement, TomlStatementKind, TomlText, parse_table};
 use crate::wiring::{OwnSandbox, SettingsError};
 
 const KEY: &str = "sandbox_mode";
@@ -25,10 +25,10 @@ const KEPT: &str = " # clash keeps: ";
 const ADDED: &str = " # clash confines every command instead";
 
 /// The sandbox that this text sets. The command line of Codex can set another.
-pub(super) fn look(text: &str) -> Result<OwnSandbox, SettingsError> {
-    let data = table(text)?;
+pub(super) fn read_own_sandbox(text: &str) -> Result<OwnSandbox, SettingsError> {
+    let data = parse_table(text)?;
     let fix = "start Codex with `--sandbox danger-full-access`, or remove the setting";
-    let string = |path: &[&str]| match at(&data, path) {
+    let string = |path: &[&str]| match value_at(&data, path) {
         Some(DeValue::String(text)) => Some(text.to_string()),
         _ => None,
     };
@@ -60,7 +60,7 @@ fn setting<'t>(toml: &'t TomlText<'_>) -> Option<&'t TomlStatement> {
 }
 
 pub(super) fn switch_off(text: &str) -> Result<String, SettingsError> {
-    if !matches!(look(text)?, OwnSandbox::On { .. }) {
+    if !matches!(read_own_sandbox(text)?, OwnSandbox::On { .. }) {
         return Ok(text.to_owned());
     }
     let text = restore(text)?;
@@ -139,7 +139,7 @@ mod tests {
             " sandbox_mode  =  \"read-only\"  # a # b\nz = 1\n",
         ] {
             let off = switch_off(text).unwrap();
-            assert_eq!(look(&off), Ok(OwnSandbox::Off), "{off}");
+            assert_eq!(read_own_sandbox(&off), Ok(OwnSandbox::Off), "{off}");
             assert_eq!(switch_off(&off).unwrap(), off);
             assert_eq!(restore(&off).unwrap(), text);
             assert_eq!(restore(text).unwrap(), text);
@@ -160,16 +160,16 @@ mod tests {
     #[test]
     fn settings_that_clash_does_not_change_are_named() {
         let users = "sandbox_mode = \"danger-full-access\"\n";
-        assert_eq!(look(users), Ok(OwnSandbox::Off));
+        assert_eq!(read_own_sandbox(users), Ok(OwnSandbox::Off));
         assert_eq!(switch_off(users).unwrap(), users);
         assert_eq!(restore(users).unwrap(), users);
         for text in [
             "default_permissions = \":workspace\"\n",
             "profile = \"p\"\n[profiles.p]\nsandbox_mode = \"read-only\"\n",
         ] {
-            assert!(matches!(look(text), Ok(OwnSandbox::OnOtherwise { .. })), "{text}");
+            assert!(matches!(read_own_sandbox(text), Ok(OwnSandbox::OnOtherwise { .. })), "{text}");
             assert_eq!(switch_off(text).unwrap(), text);
         }
-        assert_eq!(look(""), Ok(OwnSandbox::On { now: None, change: CHANGE }));
+        assert_eq!(read_own_sandbox(""), Ok(OwnSandbox::On { now: None, change: CHANGE }));
     }
 }

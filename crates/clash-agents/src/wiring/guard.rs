@@ -18,7 +18,7 @@ use crate::shell_quoted::shell_quoted;
 /// Every client gets a longer limit in its settings.
 const HOOK_LIMIT_SECONDS: u32 = 20;
 
-pub(crate) fn line(user: &UserContext, agent: &str, abilities: &AgentAbilities) -> String {
+pub(crate) fn hook_line(user: &UserContext, agent: &str, abilities: &AgentAbilities) -> String {
     let timeout = ["/usr/bin/timeout", "/bin/timeout"];
     let timeout = timeout.into_iter().find(|path| Path::new(path).exists());
     let limit =

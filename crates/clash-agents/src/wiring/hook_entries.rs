@@ -28,7 +28,7 @@ pub use problems::SettingsError;
 use problems::is_ground;
 pub(crate) use problems::{SettingsProblem, describe};
 pub(crate) use view::calls_clash;
-use view::{SettingsView, is_own_prefix, own_line, path};
+use view::{SettingsView, is_own_prefix, own_line, path_value};
 
 /// The format of an agent's hooks.
 #[derive(Debug, PartialEq, Eq)]
@@ -191,8 +191,8 @@ pub(crate) fn install(text: &str, wiring: &HookEntries) -> Result<String, Settin
         return Ok(format!("{}\n", filled.replacen("{ ", "{", 1)));
     }
     let document = JsonDocument::parse(text, format.syntax())?;
-    let view = SettingsView::of(&document, format)?;
-    view.must_be_valid()?;
+    let view = SettingsView::new(&document, format)?;
+    view.require_valid_hooks()?;
     if let Some((value, line)) = view.foreign_prefix()? {
         return Err(SettingsError::ForeignPrefix { value, line });
     }
@@ -202,7 +202,7 @@ pub(crate) fn install(text: &str, wiring: &HookEntries) -> Result<String, Settin
     }
     let without = uninstall(text, format)?;
     let document = JsonDocument::parse(&without, format.syntax())?;
-    let view = SettingsView::of(&document, format)?;
+    let view = SettingsView::new(&document, format)?;
     let mut edits = Vec::new();
     let mut new = Vec::new();
     match (view.env, prefix_item(wiring)) {
@@ -312,7 +312,7 @@ pub(crate) fn inspect(text: &str, format: &HookFormat) -> Result<FoundEntries, S
         return Ok(installed);
     }
     let document = JsonDocument::parse(text, format.syntax())?;
-    let view = SettingsView::of(&document, format)?;
+    let view = SettingsView::new(&document, format)?;
     installed.problems.extend(view.off_switches()?);
     if let Some((value, line)) = view.foreign_prefix()? {
         installed.problems.push(SettingsProblem::ForeignPrefix { value, line });
@@ -325,7 +325,7 @@ pub(crate) fn inspect(text: &str, format: &HookFormat) -> Result<FoundEntries, S
                 .push(SettingsProblem::GroundInEnv { name: member.key.clone(), line });
         }
     }
-    installed.prefix = view.prefix()?.filter(|node| is_own_prefix(node)).and_then(path);
+    installed.prefix = view.prefix()?.filter(|node| is_own_prefix(node)).and_then(path_value);
     for (event, ..) in format.events {
         let groups = view.hooks.and_then(|hooks| hooks.get(event).ok().flatten());
         let mut hooks =
@@ -337,7 +337,7 @@ pub(crate) fn inspect(text: &str, format: &HookFormat) -> Result<FoundEntries, S
             installed.hooks.push((event, line.to_owned()));
         }
     }
-    if let Err(error) = view.must_be_valid() {
+    if let Err(error) = view.require_valid_hooks() {
         installed.problems.push(SettingsProblem::Malformed(error));
     }
     if !installed.hooks.is_empty() || installed.prefix.is_some() {

@@ -51,7 +51,7 @@ pub(crate) struct TomlSection<'t> {
 }
 
 /// Parses a text as data.
-pub(crate) fn table(text: &str) -> Result<DeTable<'_>, SettingsError> {
+pub(crate) fn parse_table(text: &str) -> Result<DeTable<'_>, SettingsError> {
     let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
     let parsed = DeTable::parse(text);
     parsed
@@ -63,7 +63,7 @@ const BYTE_ORDER_MARK: char = '\u{feff}';
 
 impl<'a> TomlText<'a> {
     pub(crate) fn parse(text: &'a str) -> Result<Self, SettingsError> {
-        table(text)?;
+        parse_table(text)?;
         let start = if text.starts_with(BYTE_ORDER_MARK) { BYTE_ORDER_MARK.len_utf8() } else { 0 };
         let body = text.get(start..).unwrap_or_default();
         let tokens = Source::new(body).lex().into_vec();
@@ -154,7 +154,8 @@ impl TomlScan<'_> {
             EventKind::StdTableOpen => self.header = Some(false),
             EventKind::ArrayTableOpen => self.header = Some(true),
             EventKind::SimpleKey if self.depth == 0 && self.value.is_none() => {
-                self.keys.extend(key(self.text.get(span.start()..span.end()).unwrap_or_default()));
+                self.keys
+                    .extend(read_key(self.text.get(span.start()..span.end()).unwrap_or_default()));
             }
             EventKind::KeyValSep if self.depth == 0 => self.value = Some(span.end()),
             EventKind::ArrayOpen | EventKind::InlineTableOpen => self.depth += 1,
@@ -190,7 +191,7 @@ impl TomlScan<'_> {
 }
 
 /// A key without its quotes and escapes.
-fn key(written: &str) -> Option<String> {
+fn read_key(written: &str) -> Option<String> {
     let line = format!("{written} = 0");
     let table = DeTable::parse(&line).ok()?.into_inner();
     table.keys().next().map(|key| key.get_ref().to_string())

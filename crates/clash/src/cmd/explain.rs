@@ -124,7 +124,7 @@ fn input(what: What, home: &Path) -> Result<(String, ToolInput), Failure> {
         return Err(Failure::new("the input of a tool is a JSON object")
             .hint("for example --input '{\"path\": \"/etc/hosts\"}'"));
     };
-    Ok(tool_input::read(
+    Ok(tool_input::read_tool_use(
         &tool,
         &input,
         &CallContext { cwd: &std::env::current_dir()?, home, paths: &HeldPaths },

@@ -86,12 +86,13 @@ impl Args {
             });
         };
         let (env, _) = clash_sandbox::environment::scrub(env::all(), &sandbox.env);
-        let known = agents::run_by(name);
+        let known = agents::find_agent_by_program(name);
         let wired = known.filter(|agent| agent.is_wired(&dirs.for_agents(), &project));
         let who = Path::new(name).file_name().unwrap_or(name).to_string_lossy();
         let title = known.map_or(who.as_ref(), |agent| agent.title);
         check_settings(title, wired, &dirs, &project)?;
-        let room = AgentRoom::new(&dirs, &project, homes::of(name), &program, wired.is_some())?;
+        let room =
+            AgentRoom::new(&dirs, &project, homes::find_home(name), &program, wired.is_some())?;
         let (plan, nesting) = match room.plan(&sandbox, wired.is_some()) {
             Ok(planned) => planned,
             Err(error) => return Ok(launcher::report(&error)),

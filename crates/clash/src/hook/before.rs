@@ -148,7 +148,7 @@ impl HookCall<'_> {
     fn own_rule(&self, action: &Action) -> Option<(Effect, String)> {
         let ToolInput::Script(script) = &action.input else { return None };
         let user = self.dirs.for_agents();
-        own_rules::strictest(self.agent, &user, &self.session.project, script)
+        own_rules::strictest_rule(self.agent, &user, &self.session.project, script)
     }
 
     fn can_ask(&self) -> bool {

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::io::Read;
 
-use clash_agents::{Agent, HookEvent, HookMessage, named};
+use clash_agents::{Agent, HookEvent, HookMessage, find_agent};
 
 use super::HookError;
 
@@ -15,7 +15,7 @@ const MAX_MESSAGE_BYTES: u64 = 1 << 20;
 pub(super) fn receive(
     args: &[OsString],
 ) -> Result<(&'static Agent, HookEvent, HookMessage), HookError> {
-    let agent = args.first().and_then(|name| name.to_str()).and_then(named);
+    let agent = args.first().and_then(|name| name.to_str()).and_then(find_agent);
     let agent = agent.filter(|_| args.len() <= 2).ok_or(HookError::Usage)?;
     let mut input = Vec::new();
     let mut stdin = std::io::stdin().take(MAX_MESSAGE_BYTES + 1);

@@ -56,7 +56,7 @@ impl HookCall<'_> {
         let needs = tool::needs(&action.tool);
         let (cwd, home) = (Path::new(&self.message.cwd), self.dirs.home.as_path());
         let from = CallContext { cwd, home, paths: &HeldPaths };
-        let input = tool_input::with_paths(&self.message.input, &from, |path| {
+        let input = tool_input::replace_paths(&self.message.input, &from, |path| {
             names.meaning_to_tools(path, needs)
         });
         let message = HookMessage { input: input.clone(), ..self.message.clone() };

@@ -56,7 +56,7 @@ impl LaunchContext {
 
     /// The agent of the session.
     pub(super) fn agent(&self) -> Option<&'static Agent> {
-        clash_agents::named(&self.session.as_ref()?.agent)
+        clash_agents::find_agent(&self.session.as_ref()?.agent)
     }
 
     pub(super) fn decide(&self, script: &str, mode: &str) -> Result<Decision, LauncherError> {

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use clash_agents::{shell_quoted, with_shell_wrapper};
+use clash_agents::{agent_with_shell_wrapper, shell_quoted};
 use clash_policy::Sandbox;
 use clash_sandbox::facts::HostFacts;
 
@@ -146,7 +146,7 @@ fn run_script(
 fn shell(args: &[OsString]) -> Result<Never, LauncherError> {
     let [string] = args else { return Err(LauncherError::Usage) };
     let string = string.to_str().ok_or(LauncherError::NotText)?;
-    let (agent, wrapper) = with_shell_wrapper().ok_or(LauncherError::Usage)?;
+    let (agent, wrapper) = agent_with_shell_wrapper().ok_or(LauncherError::Usage)?;
     let context = LaunchContext::for_session(env::client_session().as_deref())?;
     let user = context.dirs.for_agents();
     let by_agent = (wrapper.is_agent_command)(&user);

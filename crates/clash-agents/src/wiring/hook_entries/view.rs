@@ -15,19 +15,19 @@ pub(super) struct SettingsView<'a> {
 }
 
 impl<'a> SettingsView<'a> {
-    pub(super) fn of(
+    pub(super) fn new(
         document: &'a JsonDocument<'a>,
         format: &'a HookFormat,
     ) -> Result<Self, SettingsError> {
         let mut view = Self { document, format, env: None, hooks: None };
-        view.must(&document.root, JsonNode::is_object, "settings", "an object")?;
+        view.require(&document.root, JsonNode::is_object, "settings", "an object")?;
         if format.prefix {
             view.env = view.get(&document.root, "env")?;
         }
         view.hooks = view.get(&document.root, "hooks")?;
         for (node, what) in [(view.env, "env"), (view.hooks, "hooks")] {
             if let Some(node) = node {
-                view.must(node, JsonNode::is_object, what, "an object")?;
+                view.require(node, JsonNode::is_object, what, "an object")?;
             }
         }
         Ok(view)
@@ -44,7 +44,7 @@ impl<'a> SettingsView<'a> {
         })
     }
 
-    pub(super) fn must(
+    pub(super) fn require(
         &self,
         node: &JsonNode,
         fits: impl Fn(&JsonNode) -> bool,
@@ -59,19 +59,19 @@ impl<'a> SettingsView<'a> {
     }
 
     /// Checks that every event is a list of groups with a list of hooks.
-    pub(super) fn must_be_valid(&self) -> Result<(), SettingsError> {
+    pub(super) fn require_valid_hooks(&self) -> Result<(), SettingsError> {
         for event in self.hooks.map(JsonNode::members).unwrap_or_default() {
             let key = event.key.as_str();
             if let Some(hooks) = self.hooks {
                 self.get(hooks, key)?;
             }
-            self.must(&event.value, JsonNode::is_array, &format!("hooks.{key}"), "an array")?;
+            self.require(&event.value, JsonNode::is_array, &format!("hooks.{key}"), "an array")?;
             for group in event.value.elements() {
-                self.must(group, JsonNode::is_object, &format!("hooks.{key}[]"), "an object")?;
+                self.require(group, JsonNode::is_object, &format!("hooks.{key}[]"), "an object")?;
                 let what = format!("hooks.{key}[].hooks");
                 match self.get(group, "hooks")? {
-                    Some(hooks) => self.must(hooks, JsonNode::is_array, &what, "an array")?,
-                    None => self.must(group, |_| false, &what, "there")?,
+                    Some(hooks) => self.require(hooks, JsonNode::is_array, &what, "an array")?,
+                    None => self.require(group, |_| false, &what, "there")?,
                 }
             }
         }
@@ -83,12 +83,12 @@ impl<'a> SettingsView<'a> {
         let mut found = Vec::new();
         for (path, off) in self.format.off {
             let value = if *off { JsonKind::True } else { JsonKind::False };
-            if let Some(node) = self.at(path)?.filter(|node| node.kind == value) {
+            if let Some(node) = self.value_at(path)?.filter(|node| node.kind == value) {
                 found.push(self.disabled(path, node));
             }
         }
         for path in self.format.off_lists {
-            let names = self.at(path)?.map(JsonNode::elements).unwrap_or_default();
+            let names = self.value_at(path)?.map(JsonNode::elements).unwrap_or_default();
             let ours = |node: &&JsonNode| node.as_str().is_some_and(|name| name.contains("clash"));
             found.extend(names.iter().find(ours).map(|node| self.disabled(path, node)));
         }
@@ -102,7 +102,7 @@ impl<'a> SettingsView<'a> {
         }
     }
 
-    pub(super) fn at(&self, path: &[&str]) -> Result<Option<&'a JsonNode>, SettingsError> {
+    pub(super) fn value_at(&self, path: &[&str]) -> Result<Option<&'a JsonNode>, SettingsError> {
         let mut node = Some(&self.document.root);
         for key in path {
             node = match node {
@@ -119,7 +119,7 @@ impl<'a> SettingsView<'a> {
 
     pub(super) fn foreign_prefix(&self) -> Result<Option<(String, usize)>, SettingsError> {
         let Some(node) = self.prefix()? else { return Ok(None) };
-        self.must(node, |node| node.as_str().is_some(), PREFIX, "a string")?;
+        self.require(node, |node| node.as_str().is_some(), PREFIX, "a string")?;
         let value = node.as_str().unwrap_or_default().to_owned();
         Ok((!is_own_prefix(node)).then(|| (value, self.document.line(node.offset()))))
     }
@@ -180,6 +180,6 @@ pub(super) fn is_own_path(path: &Path) -> bool {
     path.is_absolute() && !split && (name == "clash" || name.starts_with("clash-"))
 }
 
-pub(super) fn path(node: &JsonNode) -> Option<PathBuf> {
+pub(super) fn path_value(node: &JsonNode) -> Option<PathBuf> {
     node.as_str().map(PathBuf::from)
 }

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use crate::cmd::install::is_here;
 use crate::ui::Failure;
-use clash_agents::{AGENTS, named};
+use clash_agents::{AGENTS, find_agent};
 
 /// The agents clash can be put in front of.
 pub(super) fn names() -> Vec<&'static str> {
@@ -13,7 +13,7 @@ pub(super) fn names() -> Vec<&'static str> {
 }
 
 pub(super) fn is_known(agent: &str) -> bool {
-    named(agent).is_some()
+    find_agent(agent).is_some()
 }
 
 /// The agents whose programs are here.

@@ -62,7 +62,7 @@ struct Which {
 }
 
 fn agent(name: &str) -> Result<&'static Agent, String> {
-    agents::named(name).ok_or_else(|| {
+    agents::find_agent(name).ok_or_else(|| {
         let known: Vec<&str> = AGENTS.iter().map(|agent| agent.name).collect();
         format!("known are {}", known.join(", "))
     })

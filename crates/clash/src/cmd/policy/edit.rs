@@ -238,7 +238,7 @@ impl RuleArgs {
             (ToolKind::Other, None) => None::<Value>,
         };
         let from = CallContext { cwd: project, home: &dirs.home, paths: &HeldPaths };
-        let (tool, input) = tool_input::read(tool, &fields, &from)?;
+        let (tool, input) = tool_input::read_tool_use(tool, &fields, &from)?;
         let (agent, mode) = (clash_agents::DEFAULT_AGENT.to_owned(), "default".to_owned());
         Ok(decide_by(
             policy,

@@ -170,7 +170,7 @@ fn read_line(line: &str, at: String, dirs: &Dirs, project: &Path) -> Result<Case
     };
     let input = input(&tool, &rest, dirs, project)?;
     let from = CallContext { cwd: project, home: &dirs.home, paths: &HeldPaths };
-    let (tool, input) = tool_input::read(&tool, &input, &from)?;
+    let (tool, input) = tool_input::read_tool_use(&tool, &input, &from)?;
     Ok(Case { at, effect, sandbox, action: Action { agent, tool, mode, input } })
 }
 
