@@ -1,5 +1,5 @@
-//! Imports and upgrades never permit more: what the original decides is compared
-//! with what the real evaluator decides about the new text.
+//! Imports and upgrades never permit more. The tests compare the decisions of the
+//! original with the decisions of the compiled new text.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::io;
@@ -91,7 +91,7 @@ fn imported(format: ImportFormat, text: &str) -> Compiled {
 }
 
 #[test]
-fn what_is_imported_from_claude_code_permits_no_more() {
+fn an_import_from_claude_code_permits_no_more() {
     let (mut allowed, mut restricted) = (0, 0);
     for seed in 0..250 {
         let mut dice = Dice::new(seed);
@@ -119,7 +119,7 @@ fn what_is_imported_from_claude_code_permits_no_more() {
 }
 
 #[test]
-fn what_is_imported_from_codex_permits_no_more() {
+fn an_import_from_codex_permits_no_more() {
     let mut allowed = 0;
     for seed in 0..250 {
         let mut dice = Dice::new(seed);

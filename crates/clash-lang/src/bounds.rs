@@ -1,8 +1,9 @@
-//! What evaluating a policy may use up. The evaluator looks at its own limits
-//! only every thousand steps, which a list doubled in a loop outruns, so they are
-//! looked at before every statement; that also tells the line. A single
-//! expression can still ask for any amount of memory: the process that compiles
-//! has a limit of its own for that.
+//! The limits of a policy's evaluation: steps, processor time, memory.
+//!
+//! The evaluator checks its own limits only every thousand steps. A list that doubles
+//! in a loop outruns them. So this module checks them before every statement, and then
+//! also knows the line. A single expression can still ask for any amount of memory:
+//! for that the process of `clash-compile` has a limit of its own.
 
 use std::cell::RefCell;
 use std::sync::{Mutex, OnceLock};
@@ -16,49 +17,47 @@ use starlark::eval::{BeforeStmtFunc, BeforeStmtFuncDyn, Evaluator};
 use crate::builders::span_of;
 use crate::language_error::LanguageError;
 
-/// A policy is short; these stop one that is not meant to end. A tick is about
-/// one loop round or call.
+/// The steps of a policy. A tick is about one round of a loop or one call.
 const MAX_TICKS: u64 = 200_000;
 const MAX_HEAP_BYTES: usize = 64 << 20;
-/// Of the processor, so that a busy machine refuses no policy.
+/// Processor time, so that a busy machine refuses no policy.
 const MAX_CPU_TIME: Duration = Duration::from_millis(800);
 
 thread_local! {
-    /// The statement that is being evaluated.
+    /// The statement that this thread evaluates.
     static CURRENT_STATEMENT: RefCell<Option<FileSpan>> = const { RefCell::new(None) };
 }
 
-/// The same for the whole process, so that another thread can end it and still
-/// say where it was.
+/// The statement that any thread began last. A thread that ends the process reports it.
 static LATEST_STATEMENT: Mutex<Option<FileSpan>> = Mutex::new(None);
 
-/// The statement that was begun last by any thread.
+/// The statement that any thread began last.
 pub fn latest() -> Option<PolicySpan> {
     LATEST_STATEMENT.lock().ok().and_then(|latest| latest.as_ref().map(span_of))
 }
 
-/// The statement that this thread evaluates, or evaluated last: for what ends a
-/// process without coming back, like a lack of memory.
+/// The statement that this thread evaluates, or evaluated last. For failures that end
+/// the process, for example a lack of memory.
 pub fn evaluating() -> Option<PolicySpan> {
     CURRENT_STATEMENT.with_borrow(|here| here.as_ref().map(span_of))
 }
 
-/// To be called before a policy is evaluated.
+/// Forgets the statement of the policy before. Call it before each policy.
 pub(crate) fn forget() {
     CURRENT_STATEMENT.set(None);
 }
 
-/// Who wants to hear of statements before they are evaluated.
+/// The function that [`before_statements`] was given.
 static STATEMENT_LISTENER: OnceLock<fn(&PolicySpan)> = OnceLock::new();
 
-/// Tells of the first statements of every policy before they are evaluated: one
-/// of them may ask for more memory than there is, and then nothing else can be
-/// told.
+/// Calls `listener` before each of the first statements of every policy. If one of them
+/// asks for more memory than there is, the process ends without another word.
 pub fn before_statements(listener: fn(&PolicySpan)) {
     let _ = STATEMENT_LISTENER.set(listener);
 }
 
-/// After so many a policy has shown that it is no single monstrous expression.
+/// Later statements are not announced: a policy that gets this far is no single huge
+/// expression.
 const MAX_ANNOUNCED_STATEMENTS: usize = 64;
 
 struct StatementWatch {
@@ -98,7 +97,7 @@ impl<'e> BeforeStmtFuncDyn<'e> for StatementWatch {
     }
 }
 
-/// Also to be asked when the last statement is done.
+/// Checks the memory. Call it after the last statement too.
 pub(crate) fn check_size(eval: &Evaluator<'_, '_, '_>) -> starlark::Result<()> {
     if eval.heap().allocated_bytes() > MAX_HEAP_BYTES { Err(too_big().into()) } else { Ok(()) }
 }
@@ -122,7 +121,7 @@ pub(crate) fn set(eval: &mut Evaluator<'_, '_, '_>) -> starlark::Result<()> {
     Ok(())
 }
 
-/// The same in our words, when the evaluator itself noticed.
+/// The evaluator's own error about a limit, in the words of this module.
 pub(crate) fn exceeded(message: &str) -> Option<LanguageError> {
     let message = message.to_lowercase();
     if message.contains("tick") && message.contains("limit") {

@@ -1,4 +1,5 @@
-//! What evaluating a policy and everything it loads has said so far.
+//! The rules, sandboxes and settings that the evaluation of a policy and of the files
+//! it loads has collected so far.
 #![expect(
     unsafe_code,
     reason = "Starlark's derive implements its unsafe marker trait; none is written by hand"
@@ -27,15 +28,15 @@ pub(crate) struct CollectedPolicy {
     pub(crate) when: RefCell<LayerGroup>,
     pub(crate) policies: RefCell<Vec<LayerGroup>>,
     pub(crate) settings: RefCell<LayerSettings>,
-    /// What `everywhere()` says.
+    /// The file rules of `everywhere()`.
     pub(crate) everywhere: RefCell<Vec<FsRule>>,
-    /// What trees and policies say themselves, closer to the rules.
+    /// The default of trees and policies. It comes before the one of `settings()`.
     tree_default: RefCell<Option<PolicyRule>>,
     pub(crate) settings_at: RefCell<Option<PolicySpan>>,
     sandboxes: RefCell<Vec<Arc<SandboxDraft>>>,
     uses: RefCell<Vec<(SandboxUse, PolicySpan)>>,
     bases: RefCell<Vec<String>>,
-    /// The files that gave rules.
+    /// The files that have given rules.
     heard: RefCell<Vec<String>>,
     pub(crate) imports: RefCell<Vec<SettingsImport>>,
     pub(crate) expectations: RefCell<Vec<Expectation>>,
@@ -49,7 +50,7 @@ pub(crate) struct SettingsImport {
     pub(crate) project: bool,
 }
 
-/// What was said before an import, while that is read.
+/// The rules and settings from before an import, while the import is evaluated.
 pub(crate) struct SuspendedRules {
     when: LayerGroup,
     settings: LayerSettings,
@@ -58,10 +59,11 @@ pub(crate) struct SuspendedRules {
 }
 
 impl CollectedPolicy {
-    pub(crate) fn of<'a>(eval: &Evaluator<'_, 'a, '_>) -> LanguageResult<&'a Self> {
+    /// The policy that the running evaluation belongs to.
+    pub(crate) fn from_evaluator<'a>(eval: &Evaluator<'_, 'a, '_>) -> LanguageResult<&'a Self> {
         eval.extra
             .and_then(|extra| extra.downcast_ref::<Self>())
-            .ok_or_else(|| LanguageError::new("this can only be called while a policy is compiled"))
+            .ok_or_else(|| LanguageError::new("only a policy can call this"))
     }
 
     pub(crate) fn warn(&self, warning: PolicyWarning) {
@@ -79,26 +81,26 @@ impl CollectedPolicy {
         Ok(())
     }
 
-    /// A changed sandbox takes the place of the one it was made from.
+    /// Replaces the sandbox of the same name, after `update()`.
     pub(crate) fn redefine(&self, draft: &Arc<SandboxDraft>) {
         let mut known = self.sandboxes.borrow_mut();
         known.retain(|other| other.sandbox.name != draft.sandbox.name);
         known.push(draft.clone());
     }
 
-    /// Notes that a rule runs things in a sandbox, and gives its name.
+    /// Records that a rule uses a sandbox, and returns the sandbox's name.
     pub(crate) fn using(&self, sandbox: &SandboxUse, span: &PolicySpan) -> String {
         self.uses.borrow_mut().push((sandbox.clone(), span.clone()));
         sandbox.name().to_owned()
     }
 
-    /// Notes that another sandbox is made from this one.
+    /// Records that another sandbox is made from this one.
     pub(crate) fn building_on(&self, sandbox: &Arc<SandboxDraft>) {
         self.bases.borrow_mut().push(sandbox.sandbox.name.clone());
     }
 
-    /// The sandboxes that something refers to. In a file without rules all of
-    /// them are there for others.
+    /// The sandboxes that a rule or another sandbox uses. A file without rules is a
+    /// library for other files, so all of its sandboxes count.
     pub(crate) fn used(&self, file: &str) -> Vec<String> {
         let rules = self.uses.borrow();
         let named = rules.iter().map(|(sandbox, _)| sandbox.name().to_owned());
@@ -108,7 +110,7 @@ impl CollectedPolicy {
         named.chain(self.bases.borrow().iter().cloned()).chain(all).collect()
     }
 
-    /// The default of a tree or policy; of several the strictest.
+    /// Records the default of a tree or policy. Of several defaults the strictest counts.
     pub(crate) fn fall_back_to(&self, rule: PolicyRule) {
         let mut known = self.tree_default.borrow_mut();
         if known.as_ref().is_none_or(|known| rule.effect > known.effect) {
@@ -135,7 +137,7 @@ impl CollectedPolicy {
         self.heard.borrow_mut().push(span.file.clone());
     }
 
-    /// Whether a file gave any rules.
+    /// True if a file has given rules.
     pub(crate) fn heard_from(&self, file: &str) -> bool {
         self.heard.borrow().iter().any(|known| known == file)
     }
@@ -149,8 +151,8 @@ impl CollectedPolicy {
         }
     }
 
-    /// Makes what an import said a policy of its own. Its rules hold; what it says
-    /// about everything else is left to the file it is imported into.
+    /// Makes the rules of an import a policy of their own. Its settings do not count:
+    /// those of the importing file do.
     pub(crate) fn close_import(&self, origin: &str, before: SuspendedRules) {
         let rules = self.when.replace(before.when);
         if !rules.branches.is_empty() {
@@ -170,7 +172,8 @@ impl CollectedPolicy {
         groups
     }
 
-    /// The sandboxes of the layer, each used one checked to be the defined one.
+    /// The sandboxes of the layer. Fails if a rule uses a sandbox that is not defined,
+    /// or one that `update()` has changed since.
     pub(crate) fn sandboxes(&self) -> LanguageResult<Vec<clash_policy::Sandbox>> {
         let known = self.sandboxes.borrow();
         for (used, span) in self.uses.borrow().iter() {
@@ -194,7 +197,7 @@ impl CollectedPolicy {
             };
             if !same {
                 return Err(LanguageError::new(format!(
-                    "sandbox `{name}` was changed with update() after this rule was given it"
+                    "update() changed sandbox `{name}` after this rule used it"
                 ))
                 .hint("use the sandbox that update() returns everywhere, or give it a new name")
                 .at(span));

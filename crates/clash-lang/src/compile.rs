@@ -1,4 +1,4 @@
-//! One policy file, with everything it loads, to one layer.
+//! Compiles one policy file, with the files it loads, to one layer.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -21,10 +21,10 @@ use crate::language_error::LanguageError;
 use crate::{expect, library, lint};
 use clash_policy::nearest::nearest;
 
-/// Where policy files come from. The caller learns from it which files a
-/// policy depends on.
+/// Reads policy files for the compiler, which has no access to files itself. So the
+/// caller knows the files that a policy depends on.
 pub trait SourceReader {
-    /// Whether somebody reads the warnings: finding them all takes longer than
+    /// True if the compiler shall look for all warnings. That takes longer than
     /// compiling.
     fn wants_warnings(&self) -> bool {
         true
@@ -32,8 +32,8 @@ pub trait SourceReader {
 
     fn read(&self, path: &Path) -> io::Result<String>;
 
-    /// The Claude Code settings as policies: for each file where it comes from, as
-    /// shown to people, and the policy that says the same.
+    /// The Claude Code settings as policies: for each file its name, as messages show
+    /// it, and a policy with the same meaning.
     fn claude_settings(&self, user: bool, project: bool) -> Vec<(String, String)> {
         let _ = (user, project);
         Vec::new()
@@ -42,7 +42,7 @@ pub trait SourceReader {
 
 const MAX_LOAD_DEPTH: usize = 16;
 
-/// A policy that compiles, and what is probably wrong with it all the same.
+/// A policy that compiles, and its probable mistakes.
 #[derive(Clone, Debug)]
 pub struct CompiledLayer {
     pub layer: Layer,
@@ -51,7 +51,7 @@ pub struct CompiledLayer {
     pub expectations: usize,
 }
 
-/// A module of the library, evaluated on its own.
+/// Evaluates a module of the library on its own.
 pub(crate) fn library_module(name: &str) -> Result<FrozenModule, CompileError> {
     let collected = CollectedPolicy::default();
     let compiler = ModuleCompiler::new(name, &LibraryOnly, &collected);
@@ -82,7 +82,7 @@ struct ModuleCompiler<'a> {
     globals: Globals,
     /// The policy file itself.
     root: &'a str,
-    /// SourceReader that are in no file.
+    /// Sources without a file: policies made from settings.
     texts: RefCell<HashMap<String, String>>,
     sources: &'a dyn SourceReader,
     collected: &'a CollectedPolicy,
@@ -130,15 +130,15 @@ impl<'a> ModuleCompiler<'a> {
         if kind != LayerKind::BuiltIn && self.sources.wants_warnings() {
             warnings.extend(lint::warnings(&layer, &collected.used(file)));
         }
-        // Only about what people wrote: not the library, not what was made of
-        // another program's settings.
+        // Warnings are for policies that users wrote, not for the library or for
+        // policies made from settings.
         let texts = self.texts.borrow();
         warnings.retain(|w| !w.span.file.starts_with('@') && !texts.contains_key(&w.span.file));
         drop(texts);
         Ok(CompiledLayer { layer, warnings, expectations: expectations.len() })
     }
 
-    /// The layer below every other, compiled apart from this one.
+    /// The built-in layer, compiled apart from this one.
     fn built_in(&self) -> starlark::Result<Layer> {
         compile(library::BUILT_IN, LayerKind::BuiltIn, true, self.sources)
             .map(|compiled| compiled.layer)
@@ -190,7 +190,7 @@ impl<'a> ModuleCompiler<'a> {
                 eval.set_loader(&loader);
                 eval.eval_module(ast, &self.globals)?;
                 bounds::check_size(&eval)?;
-                // In older versions a policy file was a function to be called.
+                // Until Clash 0.7 a policy file could be a function `main`.
                 if name == self.root
                     && !self.collected.heard_from(name)
                     && let Some(main) = module.get("main")
@@ -228,7 +228,8 @@ impl<'a> ModuleCompiler<'a> {
         Ok(())
     }
 
-    /// A keyword that a builder does not have, in our words.
+    /// Starlark's error about an unknown argument of a builder, in the words of this
+    /// crate.
     fn unknown_argument(&self, said: &str) -> Option<LanguageError> {
         let (names, function) = said
             .trim()
@@ -248,7 +249,7 @@ impl<'a> ModuleCompiler<'a> {
         })
     }
 
-    /// Finds the best place and the hint in whatever went wrong.
+    /// Finds the best place, message and hint in an error of the evaluation.
     fn diagnostic(&self, file: &str, error: &starlark::Error) -> CompileError {
         let said = error.without_diagnostic().to_string();
         let reworded = bounds::exceeded(&said).or_else(|| self.unknown_argument(&said));
@@ -276,8 +277,8 @@ impl<'a> ModuleCompiler<'a> {
     }
 }
 
-/// Where a string stands in the source, at the place of the running call or
-/// after it: the call itself may begin many lines further up.
+/// The place of a string in the source, at the running call or after it. The call may
+/// begin many lines above the string.
 fn found_after(source: &str, from: &PolicySpan, text: &str) -> Option<PolicySpan> {
     let skipped = (from.line as usize).checked_sub(1)?;
     source.lines().enumerate().skip(skipped).find_map(|(at, line)| {
@@ -307,13 +308,13 @@ fn find_mistake(error: &starlark::Error) -> Option<&LanguageError> {
     }
 }
 
-/// What Python knows and Starlark does not.
+/// A hint for syntax that Python has and Starlark has not.
 fn foreign_syntax(message: &str) -> Option<&'static str> {
     let found = message.strip_prefix("parse error: unexpected ")?;
     found.starts_with("symbol '*'").then_some("lists are joined with +: rules = common + […]")
 }
 
-/// One line, lower case, no trailing full stop, as all our messages are.
+/// Starlark's message in the form of ours: one line, lower case, no full stop.
 fn tidy(message: &str) -> String {
     let first =
         message.lines().find(|line| !line.trim().is_empty()).unwrap_or("it does not compile");
@@ -355,10 +356,3 @@ impl FileLoader for RelativeLoader<'_, '_> {
         self.compiler.module(&full.to_string_lossy())
     }
 }
-
-#[cfg(test)]
-mod compat_tests;
-#[cfg(test)]
-mod diagnostic_tests;
-#[cfg(test)]
-mod tests;

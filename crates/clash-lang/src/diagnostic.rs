@@ -1,17 +1,16 @@
-//! What is wrong with a policy, where, and what would be right.
+//! Mistakes and probable mistakes in a policy, each with its place and a hint.
 
 use std::fmt;
 
 use clash_policy::PolicySpan;
 
-/// One mistake, for which the policy does not compile. `Display` shows the line
-/// with a marker below it, as a person would want to see it in a terminal or in
-/// an agent's message.
+/// A mistake: the policy does not compile. `Display` shows the source line with a marker
+/// below it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct CompileError {
     pub message: String,
     pub span: PolicySpan,
-    /// The source line the span points at, when there is one.
+    /// The source line at the span, if there is one.
     pub line: Option<String>,
     pub hint: Option<String>,
 }
@@ -37,7 +36,7 @@ impl fmt::Display for CompileError {
     }
 }
 
-/// Something that compiles and is probably not what was meant.
+/// A probable mistake: the policy compiles.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PolicyWarning {
     /// A short name for the kind of warning, for scripts.

@@ -1,5 +1,5 @@
-//! What the language and its library offer, as data for `clash policy docs`. The
-//! text is that of the builders' own doc comments and of the modules' doc strings.
+//! The documentation of the language and its library, as data for `clash policy docs`.
+//! The texts are the doc comments of the builders and the doc strings of the modules.
 
 use clash_policy::{Effect, NetworkAccess, Sandbox};
 use clash_protocol::report::{BuilderDoc, LanguageDocs, ModuleDoc, SandboxDoc};
@@ -47,7 +47,7 @@ fn short(module: &str) -> &str {
     module.strip_prefix("@clash//").unwrap_or(module)
 }
 
-/// A module as far as it is about a name: all of it, or one of its sandboxes.
+/// The documentation of a name in a module: the whole module, or one of its sandboxes.
 fn about(module: &ModuleDoc, name: &str, exact: bool) -> Option<ModuleDoc> {
     if exact || short(&module.name).strip_suffix(".star") == Some(name) {
         return Some(module.clone());
@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn everything_has_a_doc_string() {
+    fn every_builder_and_module_has_a_doc_string() {
         let all = docs(None).unwrap();
         assert!(all.builders.len() >= 40 && all.modules.len() == library::names().count());
         for builder in &all.builders {
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_builder_a_module_or_a_sandbox_can_be_asked_for() {
+    fn a_name_finds_its_builder_module_or_sandbox() {
         let when = docs(Some("when")).unwrap().builders;
         assert_eq!(when[0].signature, "when(tree)");
         assert_eq!(

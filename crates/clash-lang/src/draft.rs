@@ -1,5 +1,5 @@
-//! A sandbox while a policy is evaluated: what was said, and what was left to
-//! be filled in by the sandbox it extends or is updated with.
+//! A sandbox during the evaluation of a policy. It remembers which fields the policy has
+//! set, because `extends` and `update()` fill in the others.
 
 use clash_policy::{
     Effect, EnvRule, FsRule, NetworkAccess, ProtectSettings, ResourceLimits, Sandbox,
@@ -8,7 +8,7 @@ use clash_policy::{
 #[derive(Clone, Debug)]
 pub(crate) struct SandboxDraft {
     pub(crate) sandbox: Sandbox,
-    /// Which parts were said and are not just how an empty sandbox is.
+    /// The fields that the policy has set.
     pub(crate) said: ExplicitFields,
 }
 
@@ -20,8 +20,8 @@ pub(crate) struct ExplicitFields {
 }
 
 impl SandboxDraft {
-    /// What `over` says, and where it says nothing, what is said here. Both lists
-    /// of file rules hold; a rule about the same path replaces the one below.
+    /// This sandbox with the fields that `over` has set on top. The file rules of both
+    /// count; a rule about the same path replaces the one of `self`.
     pub(crate) fn overlaid(&self, over: &Self) -> Self {
         let (base, top) = (&self.sandbox, &over.sandbox);
         let pick = |said: bool| if said { top } else { base };
@@ -54,7 +54,8 @@ impl SandboxDraft {
     }
 }
 
-/// A rule about the same paths and the same capabilities is replaced.
+/// A rule of `top` replaces one of `base` with the same paths and no further
+/// capabilities.
 fn joined_fs(base: &[FsRule], top: &[FsRule]) -> Vec<FsRule> {
     let replaced = |rule: &FsRule| {
         top.iter().any(|other| other.pattern == rule.pattern && other.caps.contains(rule.caps))

@@ -1,21 +1,21 @@
-//! `expect()`: what a policy promises about itself, checked whenever it is
-//! compiled, on its own with only the built-in rules below it and on an imagined
-//! machine, so that the answer depends on nothing but the policy.
+//! `expect()`: decisions that a policy states about itself. Each compilation checks
+//! them with the built-in layer below and with imagined directories, so the result
+//! depends on the policy alone.
 
 use clash_policy::decide::{Decision, DecisionCause};
 use clash_policy::ir::{self, IrImage};
-use clash_policy::path::NoLinks;
 use clash_policy::rule::Layer;
 use clash_policy::tool;
 use clash_policy::{
-    Action, Effect, FileCaps, FileUse, HostUse, InputField, JudgeContext, PolicyPlaces, PolicySpan,
-    ToolInput, decide,
+    Action, Effect, FileCaps, FileUse, HostUse, InputField, PolicyPlaces, PolicySpan, ToolInput,
+    decide,
 };
 use starlark::values::Value;
 use starlark::values::dict::DictRef;
 use starlark::values::list::ListRef;
 
 use crate::diagnostic::PolicyWarning;
+use crate::imagined::imagined_world;
 use crate::language_error::{LanguageError, LanguageResult};
 
 #[derive(Debug)]
@@ -26,7 +26,7 @@ pub(crate) struct Expectation {
     pub(crate) span: PolicySpan,
 }
 
-/// What an expectation is about, as it was written.
+/// The arguments of `expect()` that describe the action.
 pub(crate) struct ExpectArgs<'v> {
     pub(crate) script: Option<&'v str>,
     pub(crate) tool: Option<&'v str>,
@@ -46,7 +46,7 @@ impl ExpectArgs<'_> {
             (None, None, None, Some(input)) => ToolInput::Fields(fields(input)?),
             (None, None, None, None) if self.tool.is_some() => ToolInput::Fields(Vec::new()),
             _ => {
-                return Err(LanguageError::new("expect() is about one action")
+                return Err(LanguageError::new("expect() needs exactly one action")
                     .hint("give a command, or a tool with its path, url or input"));
             }
         };
@@ -124,27 +124,20 @@ fn flatten(name: &str, value: Value<'_>, fields: &mut Vec<InputField>) -> Langua
     Ok(())
 }
 
-/// Checks the expectations of a layer about itself. A decision that is stricter than
-/// expected is a warning: an expectation never forbids a stricter policy.
+/// Checks the expectations of a layer. A decision stricter than expected is a warning
+/// only: an expectation never forbids a stricter policy.
 pub(crate) fn check(
     expectations: &[Expectation],
     layer: &Layer,
     built_in: Option<&Layer>,
 ) -> LanguageResult<Vec<PolicyWarning>> {
     let mut stricter = Vec::new();
-    // What a policy means is what it means to those who trust it.
+    // Expectations are about the policy as it decides once the user trusts it.
     let layer = Layer { trusted: true, ..layer.clone() };
     let layers: Vec<Layer> = [layer].into_iter().chain(built_in.cloned()).collect();
     let image = ir::encode(&layers, &[], 0);
     let places = PolicyPlaces::imagined();
-    let world = JudgeContext {
-        places: &places,
-        cwd: &places.project,
-        links: &NoLinks,
-        baseline: &[],
-        cage: &[],
-        lent: None,
-    };
+    let world = imagined_world(&places);
     for expected in expectations {
         let opened =
             IrImage::open(&image, 0).map_err(|error| LanguageError::new(error.to_string()))?;

@@ -1,4 +1,4 @@
-//! Something a person wrote that cannot mean anything where it stands.
+//! The error of the builders: a form of a policy that has no meaning where it stands.
 
 use clash_policy::PolicySpan;
 
@@ -7,9 +7,9 @@ use clash_policy::PolicySpan;
 pub(crate) struct LanguageError {
     pub(crate) message: String,
     pub(crate) hint: Option<String>,
-    /// Where it is, when that is known better than by the running call.
+    /// The place, if it is known better than by the running call.
     pub(crate) span: Option<PolicySpan>,
-    /// A string of the source it is about, to be looked for from there on.
+    /// A string of the source. The place is its next occurrence after the running call.
     pub(crate) near: Option<String>,
 }
 

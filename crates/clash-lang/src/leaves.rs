@@ -1,10 +1,10 @@
-//! The rules of a tree, each with the keys above it.
+//! The rules of a tree, each with the keys above it, outermost first.
 
 use clash_policy::rule::{MatchBranch, MatchKey, MatchNode, PolicyRule};
 
 pub(crate) type RuleLeaf<'a> = (Vec<&'a MatchKey>, &'a PolicyRule);
 
-pub(crate) fn of(branches: &[MatchBranch]) -> Vec<RuleLeaf<'_>> {
+pub(crate) fn rule_leaves(branches: &[MatchBranch]) -> Vec<RuleLeaf<'_>> {
     let mut leaves = Vec::new();
     collect(branches, &mut Vec::new(), &mut leaves);
     leaves

@@ -1,10 +1,10 @@
 //! The policy language: Starlark source in, compiled layer out.
 //!
-//! A policy is ordinary Starlark that calls a few builders. Evaluating it
-//! collects rules and sandboxes; [`compile`] hands them on as a
-//! [`clash_policy::rule::Layer`]. This crate carries the one heavy dependency
-//! and is never called while a hook has a warm cache. It reads no file and no
-//! environment itself: sources come through [`SourceReader`].
+//! A policy is ordinary Starlark that calls builders, for example `when()`. The
+//! evaluation collects rules and sandboxes, and [`compile`] returns them as a
+//! [`clash_policy::rule::Layer`]. Only the program `clash-compile` links this crate: it
+//! carries the one heavy dependency. It reads no files and no environment itself:
+//! a [`SourceReader`] gives it the sources.
 
 mod bounds;
 mod builders;
@@ -14,6 +14,7 @@ mod diagnostic;
 mod docs;
 mod draft;
 mod expect;
+mod imagined;
 mod language_error;
 mod leaves;
 mod library;

@@ -1,5 +1,5 @@
-//! The standard library: `.star` files that come with the program, and modules
-//! that only give names which are there without `load()` as well.
+//! The standard library: `.star` files that are part of the program, and native modules,
+//! which export builders.
 
 use starlark::environment::{FrozenModule, Globals, GlobalsBuilder, LibraryExtension};
 use starlark::values::FreezeResult;
@@ -7,7 +7,7 @@ use starlark::values::FreezeResult;
 use crate::builders;
 use crate::older::match_tree_names;
 
-/// The lowest layer of every stack: the default, and the presets by name.
+/// The lowest layer of every stack: the default, and the presets by their names.
 pub const BUILT_IN: &str = "@clash//default.star";
 
 const LIBRARY_SOURCES: &[(&str, &str)] = &[
@@ -42,14 +42,14 @@ const LIBRARY_SOURCES: &[(&str, &str)] = &[
     ("@clash//zig.star", include_str!("../std/zig.star")),
 ];
 
-/// Modules without a source, and what they are for.
+/// Native modules, each with its description.
 pub(crate) const NATIVE_MODULES: &[(&str, &str)] = &[
     ("@clash//std.star", "Every name that is available without load()."),
     ("@clash//match_tree.star", "The conditions of older policies, besides every other name."),
     ("@clash//claude_compat.star", "The permissions of Claude Code's own settings."),
 ];
 
-/// Names and sources of the modules that have one.
+/// The names and sources of the modules that are not native.
 pub fn modules() -> impl Iterator<Item = (&'static str, &'static str)> {
     LIBRARY_SOURCES.iter().copied()
 }
@@ -63,12 +63,12 @@ pub(crate) fn source(name: &str) -> Option<&'static str> {
     modules().find(|(known, _)| *known == name).map(|(_, source)| source)
 }
 
-/// What a policy can use without `load()`.
+/// The names that a policy can use without `load()`.
 pub(crate) fn globals() -> Globals {
     GlobalsBuilder::extended_by(&[LibraryExtension::StructType]).with(builders::names).build()
 }
 
-/// A module that gives names of the program itself.
+/// A native module; `None` if there is none of this name.
 pub(crate) fn native(name: &str) -> Option<FreezeResult<FrozenModule>> {
     let (name, doc) = NATIVE_MODULES.iter().find(|(known, _)| *known == name)?;
     let mut builder = GlobalsBuilder::new().with(builders::names);
@@ -80,4 +80,21 @@ pub(crate) fn native(name: &str) -> Option<FreezeResult<FrozenModule>> {
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_builder_can_also_be_loaded() {
+        let std = native("@clash//std.star").unwrap().unwrap();
+        let standard = Globals::extended_by(&[LibraryExtension::StructType]);
+        let standard: Vec<String> = standard.names().map(|name| name.as_str().to_owned()).collect();
+        let mut count = 0;
+        for name in globals().names().map(|name| name.as_str().to_owned()) {
+            if !standard.contains(&name) {
+                assert!(std.get(&name).is_ok(), "{name}");
+                count += 1;
+            }
+        }
+        assert!(count >= 40, "{count}");
+    }
+}

@@ -1,13 +1,12 @@
-//! Several `when()` calls are one tree: the same key in two of them is one key.
+//! Joins the trees of several `when()` calls into one.
 
 use clash_policy::rule::{MatchBranch, MatchNode};
 
 use crate::diagnostic::PolicyWarning;
 
-/// Joins two lists of branches. On the same leaf the stricter rule stays, and if
-/// they differ that is worth a warning. Where one side has a rule and the other
-/// goes deeper, both stay, the deeper first, because a branch that leads nowhere
-/// is passed over.
+/// Joins two lists of branches. Of two rules for the same keys the stricter one stays,
+/// with a warning if they differ. If one side has a rule and the other goes deeper,
+/// both stay, the deeper first: the decision passes over a branch without a match.
 pub(crate) fn branches(
     mut known: Vec<MatchBranch>,
     more: Vec<MatchBranch>,

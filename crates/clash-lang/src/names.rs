@@ -1,12 +1,12 @@
-//! Names that mean something in a policy: agents and permission modes.
+//! The names of agents and permission modes that a policy can use.
 
 pub(crate) const AGENT_NAMES: &[&str] = &[
     "claude", "codex", "gemini", "opencode", "copilot", "amazonq", "kiro", "cursor", "qwen",
     "droid", "cline", "kilo", "pi", "amp", "goose", "aider",
 ];
 
-/// Permission modes as the agents themselves name them, with the words older
-/// policies have for groups of them.
+/// Permission modes by the agents' own names. Older policies have words for groups of
+/// them: such a word has the list of its modes.
 const MODE_NAMES: &[(&str, &[&str])] = &[
     ("default", &[]),
     ("plan", &[]),
@@ -27,7 +27,7 @@ const MODE_NAMES: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// The modes a name in a policy stands for.
+/// The modes that a name in a policy means.
 pub(crate) fn modes(name: &str) -> Vec<&str> {
     match MODE_NAMES.iter().find(|(known, _)| *known == name) {
         Some((_, [])) | None => vec![name],

@@ -1,4 +1,4 @@
-//! `merge()`: dicts on top of each other, the rightmost on top.
+//! `merge()`: merges dicts deeply; the rightmost counts.
 
 use starlark::collections::SmallMap;
 use starlark::values::dict::{Dict, DictRef};
@@ -10,7 +10,7 @@ use crate::language_error::{LanguageError, LanguageResult};
 
 pub(crate) fn merge<'v>(trees: &[Value<'v>], heap: Heap<'v>) -> LanguageResult<Value<'v>> {
     let mut merged = SmallMap::new();
-    // Older rules of the library are a list of trees.
+    // In older versions rules of the library were a list of trees.
     let flat = trees.iter().flat_map(|tree| match ListRef::from_value(*tree) {
         Some(list) => list.iter().collect(),
         None => vec![*tree],
@@ -28,8 +28,7 @@ pub(crate) fn merge<'v>(trees: &[Value<'v>], heap: Heap<'v>) -> LanguageResult<V
     Ok(heap.alloc(Dict::new(merged)))
 }
 
-/// A tuple is taken apart: another dict may say something about one of its
-/// alternatives only.
+/// The alternatives of a tuple key, apart: another dict may have only one of them.
 fn alternatives(key: Value<'_>) -> Vec<Value<'_>> {
     TupleRef::from_value(key).map_or_else(|| vec![key], |tuple| tuple.iter().collect())
 }

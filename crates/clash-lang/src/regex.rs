@@ -1,4 +1,4 @@
-//! Expressions to automata, once, when a policy is compiled.
+//! Compiles regular expressions to automata. The hook only runs the automata.
 
 use clash_policy::PolicyRegex;
 use regex_automata::dfa::{StartKind, dense};
@@ -7,7 +7,7 @@ use regex_automata::util::syntax;
 
 use crate::language_error::{LanguageError, LanguageResult};
 
-/// An expression that needs more than this is too clever for a policy.
+/// An expression that needs a larger automaton is refused.
 const MAX_AUTOMATON_BYTES: usize = 1 << 20;
 
 pub(crate) fn compile(pattern: &str) -> LanguageResult<PolicyRegex> {
@@ -22,7 +22,7 @@ pub(crate) fn compile(pattern: &str) -> LanguageResult<PolicyRegex> {
         LanguageError::new(format!("`{pattern}` is no regular expression that can be used: {why}"))
             .near(pattern)
     };
-    // On its own first: the parentheses put around it must not close its own.
+    // First on its own: the parentheses added below must not hide an open group.
     syntax::parse(pattern).map_err(|error| wrong(&error))?;
     let automaton = dense::Builder::new()
         .configure(config)
@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_expression_matches_the_whole_text_or_nothing() {
+    fn an_expression_must_match_the_whole_text() {
         let release = compile(r"v\d+(\.\d+)*").unwrap();
         assert_eq!(release.matches("v1.2"), Some(true));
         assert_eq!(release.matches("xv1.2"), Some(false));
@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_or_monstrous_expression_is_a_mistake() {
+    fn a_broken_or_huge_expression_is_an_error() {
         assert!(compile("a(").unwrap_err().message.contains("unclosed group"));
         assert!(compile(r"(\w{200}){200}").is_err());
     }

@@ -1,5 +1,5 @@
-//! The values a policy handles besides Starlark's own: effects, keys and
-//! sandboxes. They hold plain data, so freezing a module changes nothing.
+//! The values of a policy besides Starlark's own: effects, keys and sandboxes. They
+//! contain plain data, so freezing a module changes nothing.
 #![expect(
     unsafe_code,
     reason = "Starlark's derives implement its unsafe marker trait; none is written by hand"
@@ -27,7 +27,7 @@ use crate::draft::SandboxDraft;
 pub(crate) struct EffectValue {
     pub(crate) effect: Effect,
     pub(crate) writes: WriteTarget,
-    /// `None`: not said, which means all.
+    /// `None` if the policy names none, which means all.
     pub(crate) caps: Option<FileCaps>,
     pub(crate) sandbox: Option<SandboxUse>,
     pub(crate) reason: Option<String>,
@@ -55,8 +55,7 @@ impl fmt::Display for EffectValue {
     }
 }
 
-/// A sandbox where a rule names one: as a value, or by the name it is given
-/// somewhere in the file.
+/// The sandbox of a rule: a value, or the name of a sandbox that the file defines.
 #[derive(Clone, Debug)]
 pub(crate) enum SandboxUse {
     Value(Arc<SandboxDraft>),
@@ -92,7 +91,7 @@ impl fmt::Display for TextPattern {
     }
 }
 
-/// A key of a match tree or of a sandbox that is more than a string.
+/// A key of a tree or of a sandbox that is not a string.
 #[derive(
     Clone,
     Debug,
@@ -109,7 +108,7 @@ pub(crate) enum KeyValue {
     Mode(String),
     Agent(String),
     Default,
-    /// No further word.
+    /// The end of a command.
     End,
     Glob {
         pattern: String,
@@ -177,7 +176,7 @@ impl fmt::Display for KeyValue {
     }
 }
 
-/// What `sandbox(…)` returns.
+/// The value of `sandbox(…)`.
 #[derive(Clone, Debug, ProvidesStaticType, NoSerialize, StarlarkPagablePanic, Allocative)]
 #[allocative(skip)]
 pub(crate) struct SandboxValue(pub(crate) Arc<SandboxDraft>);

@@ -17,6 +17,10 @@ use crate::tree::{
 mod rules;
 mod sandbox;
 
+/// The version of clash that no longer reads the forms of Clash 0.5 to 0.7. Then this
+/// module and `older` of clash-lang go. `clash fmt --upgrade` rewrites the forms before.
+pub const OLDER_FORMS_END_VERSION: &str = "1.0.0";
+
 /// A policy in the present language, as far as that was certain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UpgradedSource {

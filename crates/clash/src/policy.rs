@@ -1,9 +1,9 @@
-//! The policy in force for a project: the compiled layer stack, from the cache
-//! when nothing changed and from the compiler otherwise.
+//! The policy in force for a project: the compiled layer stack, from the cache or from
+//! the compiler.
 //!
-//! The cache file carries the state of every file that went into it, including
-//! those that did not exist; a warm start compares them and runs no Starlark.
-//! A cold start calls `clash-compile`, which lies beside clash.
+//! The cache file contains the stamp of every input file, also of files that did not
+//! exist. A warm start compares the stamps and runs no Starlark. If one differs, a cold
+//! start runs `clash-compile`.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -28,7 +28,7 @@ pub(crate) struct LoadedPolicy {
     image: CheckedImage<PolicyImage>,
 }
 
-/// A compiled policy as it came from the compiler, or as it lies in the cache.
+/// A compiled policy: from the compiler, or mapped from the cache file.
 #[derive(Debug)]
 enum PolicyImage {
     Made(Vec<u8>),
@@ -66,27 +66,27 @@ impl PolicyError {
     }
 }
 
-/// A file changed this shortly before it was compiled could change again
-/// without its time stamp moving on kernels before 6.13, so it is not cached.
-const SETTLED: Duration = Duration::from_millis(100);
+/// Before kernel 6.13 a file can change twice within one tick of its time stamp. So a
+/// policy with a file that changed this shortly before the compilation is not cached.
+const SETTLE_TIME: Duration = Duration::from_millis(100);
 
 impl LoadedPolicy {
-    /// The policy for sessions in `project`; `session` is the session's own
-    /// directory, where it has one.
+    /// The policy for sessions in `project`. `session` is the directory of the session,
+    /// which may have a policy of its own.
     pub(crate) fn load(
         dirs: &Dirs,
         project: &Path,
         session: Option<&Path>,
     ) -> Result<Self, PolicyError> {
-        let files = PolicyFiles::of(dirs, project, session);
+        let files = PolicyFiles::in_force(dirs, project, session);
         let cached = files.cache_file(dirs);
-        if let Some(policy) = Self::warm(&cached, &files) {
+        if let Some(policy) = Self::open_cached(&cached, &files) {
             return Ok(policy);
         }
         let started = SystemTime::now();
         let policy = files.compile()?;
-        if settled(policy.ir(), started)? {
-            // A cache that cannot be written costs time and nothing else.
+        if is_settled(policy.ir(), started)? {
+            // Without a cache the next start only takes longer.
             let _ = write_private(&cached, policy.image.bytes());
         }
         Ok(policy)
@@ -96,8 +96,8 @@ impl LoadedPolicy {
         self.image.ir()
     }
 
-    /// The sandboxes that can be named, highest layer first. One that came with
-    /// the repository cannot: it could take the name of a preset and grant more.
+    /// The sandboxes that a command line can name, highest layer first. A sandbox of an
+    /// untrusted project is left out: it could take the name of a preset and grant more.
     pub(crate) fn sandboxes(&self) -> Result<Vec<SandboxRef<'_>>, IrError> {
         let mut known: Vec<SandboxRef<'_>> = Vec::new();
         for layer in self.ir().layers() {
@@ -118,8 +118,8 @@ impl LoadedPolicy {
         Ok(known)
     }
 
-    /// The cached image, if it is intact and every input is as it was.
-    fn warm(cached: &Path, files: &PolicyFiles) -> Option<Self> {
+    /// The cached image, if it is intact and no input has changed.
+    fn open_cached(cached: &Path, files: &PolicyFiles) -> Option<Self> {
         let image = PolicyImage::Cached(MappedFile::open(cached).ok()?);
         let image = CheckedImage::new(image, BUILD_STAMP).ok()?;
         let mut seen = 0;
@@ -149,11 +149,11 @@ pub(crate) struct PolicyFiles {
 const DOES_NOT_COMPILE: &str = "the policy does not compile: ";
 
 impl PolicyFiles {
-    /// Everything that holds for a session in `project`.
-    pub(crate) fn of(dirs: &Dirs, project: &Path, session: Option<&Path>) -> Self {
+    /// The policies in force for a session in `project`.
+    pub(crate) fn in_force(dirs: &Dirs, project: &Path, session: Option<&Path>) -> Self {
         let mut candidates = vec![(LayerKind::Managed, PathBuf::from(MANAGED_POLICY))];
-        // Asked here and not left to the compiler, so that sessions without a
-        // policy of their own share what was compiled.
+        // Not left to the compiler: so sessions without a policy of their own share one
+        // cache file.
         let session = session.map(|dir| dir.join(SESSION_POLICY)).filter(|path| path.exists());
         candidates.extend(session.map(|path| (LayerKind::Session, path)));
         candidates.extend(dirs.project_policy(project).map(|path| (LayerKind::Project, path)));
@@ -164,26 +164,26 @@ impl PolicyFiles {
         Self { candidates, trust, replaced_texts: Vec::new(), claude_settings }
     }
 
-    /// One file on its own, as if it were the user's.
-    pub(crate) fn only(file: &Path) -> Self {
+    /// One file alone, as if it were the user's policy.
+    pub(crate) fn single(file: &Path) -> Self {
         let candidates = vec![(LayerKind::User, file.to_path_buf())];
         let trust = TrustSource::Assumed;
         Self { candidates, trust, replaced_texts: Vec::new(), claude_settings: None }
     }
 
-    /// As if the user had trusted the project.
+    /// The same files, as if the user trusted the project.
     pub(crate) fn trusting(self) -> Self {
         Self { trust: TrustSource::Assumed, ..self }
     }
 
-    /// As if a file held this text.
+    /// The same files, as if `file` contained this text.
     pub(crate) fn with_text(mut self, file: &Path, text: &str) -> Self {
         self.replaced_texts.retain(|replaced| replaced.path != file);
         self.replaced_texts.push(ReplacedText { path: file.into(), text: text.to_owned() });
         self
     }
 
-    /// With the policy of a session, which need not exist yet.
+    /// The same files and the policy of a session, which need not exist yet.
     pub(crate) fn with_session(mut self, file: &Path) -> Self {
         if self.candidates.iter().all(|(_, known)| known != file) {
             self.candidates.insert(1, (LayerKind::Session, file.to_path_buf()));
@@ -274,12 +274,13 @@ fn limit_finding(error: &CompilerError) -> Option<PolicyFinding> {
     })
 }
 
-/// A session's own policy, in its directory.
+/// The name of a session's own policy in the session's directory.
 pub(crate) const SESSION_POLICY: &str = "policy.star";
 
-fn settled(ir: IrImage<'_>, started: SystemTime) -> Result<bool, IrError> {
+/// True if no input of the image changed shortly before the compilation.
+fn is_settled(ir: IrImage<'_>, started: SystemTime) -> Result<bool, IrError> {
     let now = started.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    let limit = u64::try_from(now.saturating_sub(SETTLED).as_nanos()).unwrap_or(0);
+    let limit = u64::try_from(now.saturating_sub(SETTLE_TIME).as_nanos()).unwrap_or(0);
     for input in ir.inputs() {
         let stamp = input?.stamp()?;
         if stamp.is_some_and(|stamp| stamp.changed_ns.max(stamp.modified_ns) >= limit) {

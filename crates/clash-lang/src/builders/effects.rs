@@ -13,7 +13,7 @@ use crate::language_error::LanguageError;
 use crate::lower::sandbox_arg;
 use crate::value::EffectValue;
 
-/// The arguments the effects share.
+/// The arguments that `allow`, `deny` and `ask` share.
 struct EffectArgs<'v> {
     caps: NoneOr<&'v str>,
     each: [bool; 5],
@@ -36,7 +36,7 @@ fn value(
         NoneOr::None => (!words.is_empty()).then_some(words),
     };
     if caps == Some(FileCaps::NONE) {
-        return Err(LanguageError::new("no capability at all is named")
+        return Err(LanguageError::new("no capability is named")
             .hint("leave the argument out for all five, or write letters of \"rwcdx\"")
             .into());
     }
@@ -63,9 +63,9 @@ pub(super) fn names(builder: &mut GlobalsBuilder) {
     const OS: &str = std::env::consts::OS;
     const ARCH: &str = std::env::consts::ARCH;
 
-    /// Lets it happen: as a rule in the sandbox given, or else in the default
-    /// sandbox; inside `fs` for the capabilities given as letters of `rwcdx`, or
-    /// else for all.
+    /// Allows an action. In a rule it runs in `sandbox`, or else in the default
+    /// sandbox. Inside `fs` it allows the capabilities given as letters of `rwcdx`,
+    /// or else all.
     fn allow<'v>(
         #[starlark(default = NoneOr::None)] caps: NoneOr<&'v str>,
         #[starlark(require = named, default = false)] read: bool,
@@ -81,7 +81,7 @@ pub(super) fn names(builder: &mut GlobalsBuilder) {
         value(Effect::Allow, EffectArgs { caps, each, sandbox, reason }, eval)
     }
 
-    /// Refuses it. The reason is shown to the agent and the user.
+    /// Refuses an action. The agent and the user see the reason.
     fn deny<'v>(
         #[starlark(default = NoneOr::None)] caps: NoneOr<&'v str>,
         #[starlark(require = named, default = false)] read: bool,
@@ -94,12 +94,12 @@ pub(super) fn names(builder: &mut GlobalsBuilder) {
         eval: &mut Evaluator<'v, '_, '_>,
     ) -> starlark::Result<EffectValue> {
         let each = [read, write, create, delete, execute];
-        // What is refused runs nowhere, so a sandbox is checked and means nothing.
+        // A refused action runs nowhere. The sandbox is checked and then dropped.
         let value = value(Effect::Deny, EffectArgs { caps, each, sandbox, reason }, eval)?;
         Ok(EffectValue { sandbox: None, ..value })
     }
 
-    /// Asks the user; once approved it runs in the sandbox.
+    /// Asks the user. An approved action runs in the sandbox.
     fn ask<'v>(
         #[starlark(default = NoneOr::None)] caps: NoneOr<&'v str>,
         #[starlark(require = named, default = false)] read: bool,
@@ -115,14 +115,14 @@ pub(super) fn names(builder: &mut GlobalsBuilder) {
         value(Effect::Ask, EffectArgs { caps, each, sandbox, reason }, eval)
     }
 
-    /// Inside `fs`: reads see the real files, writes go to the session's overlay.
+    /// Inside `fs`: commands read the real files and write to the session's overlay.
     fn cow<'v>(eval: &mut Evaluator<'v, '_, '_>) -> starlark::Result<EffectValue> {
         let allow = EffectValue::bare(Effect::Allow, &span_here(eval));
         Ok(EffectValue { writes: WriteTarget::Session, ..allow })
     }
 
-    /// Inside `fs`, for a directory: commands read the shared cache, and what they
-    /// write goes to a cache of this project's own, which they find again next time.
+    /// Inside `fs`, for a directory: commands read the shared cache and write to a
+    /// cache of this project alone. The next command finds both.
     fn cache<'v>(eval: &mut Evaluator<'v, '_, '_>) -> starlark::Result<EffectValue> {
         let allow = EffectValue::bare(Effect::Allow, &span_here(eval));
         Ok(EffectValue { writes: WriteTarget::Project, ..allow })

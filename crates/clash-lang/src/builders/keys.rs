@@ -1,4 +1,4 @@
-//! Keys: what a rule or a sandbox is about.
+//! The builders of keys, for example `tool("Read")` or `glob("*.rs")`.
 
 use starlark::environment::GlobalsBuilder;
 use starlark::starlark_module;
@@ -11,7 +11,7 @@ use crate::language_error::{LanguageError, LanguageResult};
 use crate::lower::port;
 use crate::value::{KeyValue, TextPattern};
 
-/// A name, a pattern, or several of them.
+/// The texts of one name or pattern, or of a tuple or list of them.
 pub(crate) fn texts(value: Value<'_>) -> LanguageResult<Vec<TextPattern>> {
     if value.is_none() {
         return Ok(vec![TextPattern::Any]);
@@ -36,7 +36,7 @@ pub(crate) fn texts(value: Value<'_>) -> LanguageResult<Vec<TextPattern>> {
     }
 }
 
-/// The ports of `localhost()`: one, several, or none given for all.
+/// The ports of `localhost()`: one port, several, or an empty list for all.
 fn ports(value: NoneOr<Value<'_>>) -> LanguageResult<Vec<u16>> {
     let NoneOr::Other(value) = value else { return Ok(Vec::new()) };
     match ListRef::from_value(value) {
@@ -61,8 +61,8 @@ fn tool_key(name: NoneOr<Value<'_>>) -> LanguageResult<KeyValue> {
 
 #[starlark_module]
 pub(super) fn names(builder: &mut GlobalsBuilder) {
-    /// A tool by its name, several names, a pattern, or any tool if none is
-    /// given. At the root of a tree a plain string means the same.
+    /// A tool by its name, by several names or by a pattern; without a name any
+    /// tool. At the root of a tree a plain string means the same.
     fn tool<'v>(
         #[starlark(default = NoneOr::None)] name: NoneOr<Value<'v>>,
     ) -> starlark::Result<KeyValue> {
@@ -76,7 +76,7 @@ pub(super) fn names(builder: &mut GlobalsBuilder) {
         Ok(tool_key(name)?)
     }
 
-    /// A permission mode of the agent, such as `plan`.
+    /// A permission mode of the agent, for example `plan`.
     fn mode(name: &str) -> starlark::Result<KeyValue> {
         Ok(mode_key(name))
     }
@@ -86,12 +86,12 @@ pub(super) fn names(builder: &mut GlobalsBuilder) {
         Ok(mode_key(name))
     }
 
-    /// An agent by its name, such as `claude` or `codex`.
+    /// An agent by its name, for example `claude` or `codex`.
     fn agent(name: &str) -> starlark::Result<KeyValue> {
         Ok(KeyValue::Agent(name.to_owned()))
     }
 
-    /// Whatever no other key matches.
+    /// Everything that no other key matches.
     fn default() -> starlark::Result<KeyValue> {
         Ok(KeyValue::Default)
     }
@@ -101,9 +101,9 @@ pub(super) fn names(builder: &mut GlobalsBuilder) {
         Ok(KeyValue::End)
     }
 
-    /// A pattern. Among words, `*` is any part of one word and `glob("**")`
-    /// whatever remains. In a path, `*` is any part of one name and `**` any
-    /// number of directories, also for files created later.
+    /// A pattern. Among words, `*` is any part of one word and `glob("**")` is
+    /// all remaining words. In a path, `*` is any part of one name and `**` is any
+    /// number of directories. It also matches files created later.
     fn glob(
         pattern: &str,
         #[starlark(require = named, default = false)] follow_worktrees: bool,
@@ -113,14 +113,14 @@ pub(super) fn names(builder: &mut GlobalsBuilder) {
         Ok(KeyValue::Glob { pattern: pattern.to_owned(), follow_worktrees })
     }
 
-    /// A regular expression that has to match the whole word, or what remains of
+    /// A regular expression that must match the whole word, or the whole rest of
     /// the path.
     fn regex(pattern: &str) -> starlark::Result<KeyValue> {
         crate::regex::compile(pattern)?;
         Ok(KeyValue::Regex(pattern.to_owned()))
     }
 
-    /// Exactly this word or path, with no meaning of its own in any character.
+    /// Exactly this word or path: `*` and `?` are plain characters.
     fn literal(text: &str) -> starlark::Result<KeyValue> {
         Ok(KeyValue::Literal(text.to_owned()))
     }
@@ -170,7 +170,7 @@ pub(super) fn names(builder: &mut GlobalsBuilder) {
         Ok(KeyValue::Localhost(self::ports(ports)?))
     }
 
-    /// Inside the tree form of a sandbox: every host no other key matches.
+    /// Inside the tree form of a sandbox: every host that no other key matches.
     fn network() -> starlark::Result<KeyValue> {
         Ok(KeyValue::Network)
     }

@@ -1,5 +1,5 @@
-//! The names a policy can use without `load()`. The doc comment of each is what
-//! `clash policy docs` shows.
+//! The names that a policy can use without `load()`. `clash policy docs` shows the doc
+//! comment of each.
 
 mod effects;
 mod keys;
@@ -21,6 +21,7 @@ pub(crate) fn names(builder: &mut GlobalsBuilder) {
     crate::older::names(builder);
 }
 
+/// The place of the running call.
 pub(crate) fn span_here(eval: &Evaluator<'_, '_, '_>) -> PolicySpan {
     eval.call_stack_top_location().map(|place| span_of(&place)).unwrap_or_default()
 }

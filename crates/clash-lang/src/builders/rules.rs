@@ -1,4 +1,4 @@
-//! `when`, `policy`, `settings`, `merge`, `expect`: what holds for which action.
+//! The builders of rules: `when`, `policy`, `settings`, `merge`, `expect`.
 #![expect(clippy::too_many_arguments, reason = "they are the keyword arguments of the language")]
 
 use clash_policy::rule::{LayerGroup, OnViolation};
@@ -21,16 +21,16 @@ use crate::override_dict;
 pub(super) fn names(builder: &mut GlobalsBuilder) {
     /// Rules: a tree of keys that ends in effects. Several calls are one tree.
     fn when<'v>(tree: Value<'v>, eval: &mut Evaluator<'v, '_, '_>) -> starlark::Result<NoneType> {
-        let (span, collected) = (span_here(eval), CollectedPolicy::of(eval)?);
+        let (span, collected) = (span_here(eval), CollectedPolicy::from_evaluator(eval)?);
         collected.hear(&span);
         let branches = lower::rules(tree, &LoweringScope { span: &span, collected })?;
         collected.add_when(branches);
         Ok(NoneType)
     }
 
-    /// Rules that stand on their own: of several policies that match, the
-    /// strictest holds. `rules` is an older form, a list of rules in order; without
-    /// a name it is one tree with the `when()` calls.
+    /// Rules that stand on their own: if several policies match an action, the
+    /// strictest decides. `rules` is an older form, a list of rules in order.
+    /// Without a name the rules join the tree of the `when()` calls.
     fn policy<'v>(
         #[starlark(default = "")] name: &str,
         #[starlark(default = NoneOr::None)] tree: NoneOr<Value<'v>>,
@@ -41,11 +41,10 @@ pub(super) fn names(builder: &mut GlobalsBuilder) {
         #[starlark(require = named, default = NoneOr::None)] doc: NoneOr<&'v str>,
         eval: &mut Evaluator<'v, '_, '_>,
     ) -> starlark::Result<PolicyValue> {
-        let (span, collected) = (span_here(eval), CollectedPolicy::of(eval)?);
+        let (span, collected) = (span_here(eval), CollectedPolicy::from_evaluator(eval)?);
         collected.hear(&span);
         let scope = LoweringScope { span: &span, collected };
-        // Sandboxes are known from when they were made; the older list of them
-        // says no more.
+        // sandbox() has already recorded each sandbox; the older list adds nothing.
         let _ = sandboxes;
         if let NoneOr::Other(value) = default {
             collected.fall_back_to(lower::default_rule(value, &scope)?);
@@ -69,10 +68,11 @@ pub(super) fn names(builder: &mut GlobalsBuilder) {
         Ok(PolicyValue)
     }
 
-    /// What holds where no rule matches: the effect, the sandbox of rules that
-    /// name none, and what the agent is told when a sandbox blocked something
-    /// (`"stop"`, `"workaround"` or `"smart"`). `harness_defaults = False` leaves
-    /// out the built-in rules for tools that act only inside the agent.
+    /// Settings of the whole policy. `default` is the effect where no rule matches,
+    /// `default_sandbox` the sandbox of rules that name none. `on_sandbox_violation`
+    /// is the advice to the agent after a sandbox blocked something: `"stop"`,
+    /// `"workaround"` or `"smart"`. `harness_defaults = False` leaves out the
+    /// built-in rules for tools that act only inside the agent.
     fn settings<'v>(
         #[starlark(require = named, default = NoneOr::None)] default: NoneOr<Value<'v>>,
         #[starlark(require = named, default = NoneOr::None)] default_sandbox: NoneOr<Value<'v>>,
@@ -80,7 +80,7 @@ pub(super) fn names(builder: &mut GlobalsBuilder) {
         #[starlark(require = named, default = NoneOr::None)] harness_defaults: NoneOr<bool>,
         eval: &mut Evaluator<'v, '_, '_>,
     ) -> starlark::Result<NoneType> {
-        let (span, collected) = (span_here(eval), CollectedPolicy::of(eval)?);
+        let (span, collected) = (span_here(eval), CollectedPolicy::from_evaluator(eval)?);
         if let Some(first) = collected.settings_at.replace(Some(span.clone())) {
             return Err(LanguageError::new("settings() is called twice")
                 .hint(format!("it was first called at {first}"))
@@ -98,7 +98,7 @@ pub(super) fn names(builder: &mut GlobalsBuilder) {
         if let NoneOr::Other(word) = on_sandbox_violation {
             let known = OnViolation::ALL.into_iter().find(|on| on.word() == word);
             let mistake = || {
-                LanguageError::new(format!("`{word}` is nothing an agent can be told to do"))
+                LanguageError::new(format!("`{word}` is no value of on_sandbox_violation"))
                     .hint("on_sandbox_violation is \"stop\", \"workaround\" or \"smart\"")
                     .near(word)
             };
@@ -111,8 +111,8 @@ pub(super) fn names(builder: &mut GlobalsBuilder) {
         Ok(NoneType)
     }
 
-    /// Puts dicts on top of each other, deeply: where two say something about
-    /// the same key, the one further right holds.
+    /// Merges dicts deeply. If two have the same key, the one further right
+    /// counts.
     fn merge<'v>(
         #[starlark(args)] trees: UnpackTuple<Value<'v>>,
         eval: &mut Evaluator<'v, '_, '_>,
@@ -120,10 +120,10 @@ pub(super) fn names(builder: &mut GlobalsBuilder) {
         Ok(override_dict::merge(&trees.items, eval.heap())?)
     }
 
-    /// States what must hold, and is checked whenever the policy is compiled:
-    /// `expect(deny, "git push --force")`. A stricter decision is a warning. Besides a
-    /// command it can be about a `tool` with a `path`, a `url` or the fields of its
-    /// `input`.
+    /// States a decision of the policy, for example
+    /// `expect(deny, "git push --force")`. Each compilation checks it. A stricter
+    /// decision is a warning. Instead of a command it can name a `tool` with a
+    /// `path`, a `url` or the fields of its `input`.
     fn expect<'v>(
         effect: Value<'v>,
         #[starlark(default = NoneOr::None)] action: NoneOr<&'v str>,
@@ -136,7 +136,7 @@ pub(super) fn names(builder: &mut GlobalsBuilder) {
         #[starlark(require = named, default = "claude")] agent: &'v str,
         eval: &mut Evaluator<'v, '_, '_>,
     ) -> starlark::Result<NoneType> {
-        let (span, collected) = (span_here(eval), CollectedPolicy::of(eval)?);
+        let (span, collected) = (span_here(eval), CollectedPolicy::from_evaluator(eval)?);
         let sandbox = match sandbox {
             NoneOr::None => None,
             NoneOr::Other(value) => Some(lower::sandbox_arg(value)?.name().to_owned()),

@@ -1,4 +1,4 @@
-//! `sandbox()`: what a command may touch.
+//! The builders of sandboxes: `sandbox`, `everywhere`, `no_sandbox`.
 #![expect(clippy::too_many_arguments, reason = "they are the keyword arguments of the language")]
 
 use std::sync::Arc;
@@ -20,13 +20,14 @@ use crate::value::{SandboxUse, SandboxValue};
 
 #[starlark_module]
 pub(super) fn names(builder: &mut GlobalsBuilder) {
-    /// Declares what a command may touch. `default` is for every path no key of
-    /// `fs` matches, `net` the network, `serve` the ports the host may connect
-    /// to, `env` the variables it sees, `limits` what it may use up. `lifetime`
-    /// says whether what it leaves running ends with the `"action"` or lives on
-    /// `"detached"`. `protect` keeps paths that steer programs outside read-only,
-    /// `unprotect` takes some off that list. `extends` starts from another
-    /// sandbox. Without a name it is called after its line.
+    /// Declares the rights of a command. `fs` has the paths, `default` is for every
+    /// path that no key of `fs` matches. `net` is the network, `serve` the ports that
+    /// the host may connect to, `env` the variables, `limits` the resources.
+    /// `lifetime` is `"action"` if background processes end with the action, or
+    /// `"detached"` if they live on. `protect` makes more paths read-only that steer
+    /// programs outside, for example `.husky`; `unprotect` removes paths from that
+    /// list. `extends` starts from another sandbox. Without a name, the sandbox is
+    /// named after its line.
     fn sandbox<'v>(
         #[starlark(default = NoneOr::None)] name: NoneOr<&'v str>,
         #[starlark(default = NoneOr::None)] tree: NoneOr<Value<'v>>,
@@ -91,20 +92,20 @@ pub(super) fn names(builder: &mut GlobalsBuilder) {
             draft.said.protect = true;
         }
         if let NoneOr::Other(value) = extends {
-            draft = based_on(value, &draft, CollectedPolicy::of(eval)?)?;
+            draft = based_on(value, &draft, CollectedPolicy::from_evaluator(eval)?)?;
         }
         let draft = Arc::new(draft);
-        CollectedPolicy::of(eval)?.define(&draft)?;
+        CollectedPolicy::from_evaluator(eval)?.define(&draft)?;
         Ok(SandboxValue(draft))
     }
 
-    /// File rules that hold in every sandbox, those of the library too. They only take
-    /// away: `everywhere(fs = {glob("$PWD/**/.env"): deny()})`.
+    /// File rules for every sandbox, also those of the library. They can only deny or
+    /// ask: `everywhere(fs = {glob("$PWD/**/.env"): deny()})`.
     fn everywhere<'v>(
         #[starlark(require = named)] fs: Value<'v>,
         eval: &mut Evaluator<'v, '_, '_>,
     ) -> starlark::Result<NoneType> {
-        let (span, collected) = (span_here(eval), CollectedPolicy::of(eval)?);
+        let (span, collected) = (span_here(eval), CollectedPolicy::from_evaluator(eval)?);
         let rules = lower::fs_rules(fs, &span)?;
         if let Some(wide) = rules.iter().find(|rule| rule.effect == Effect::Allow) {
             return Err(LanguageError::new("everywhere() cannot allow anything")
@@ -117,8 +118,7 @@ pub(super) fn names(builder: &mut GlobalsBuilder) {
         Ok(NoneType)
     }
 
-    /// No confinement at all. It has to be named where it is meant:
-    /// `allow(sandbox = unrestricted)`.
+    /// No confinement at all. A rule must name it: `allow(sandbox = unrestricted)`.
     fn no_sandbox<'v>(eval: &mut Evaluator<'v, '_, '_>) -> starlark::Result<SandboxValue> {
         let sandbox = Sandbox {
             unrestricted: true,
@@ -130,7 +130,7 @@ pub(super) fn names(builder: &mut GlobalsBuilder) {
             ..Sandbox::named("unrestricted")
         };
         let draft = Arc::new(SandboxDraft { sandbox, said: ExplicitFields::default() });
-        CollectedPolicy::of(eval)?.define(&draft)?;
+        CollectedPolicy::from_evaluator(eval)?.define(&draft)?;
         Ok(SandboxValue(draft))
     }
 }
@@ -176,7 +176,7 @@ fn based_on(
 
 #[starlark_module]
 pub(crate) fn sandbox_methods(builder: &mut MethodsBuilder) {
-    /// The sandbox with what the other one says put on top, under its own name.
+    /// This sandbox under its own name, with the settings of the other one on top.
     fn update<'v>(
         this: &SandboxValue,
         other: &SandboxValue,
@@ -186,7 +186,7 @@ pub(crate) fn sandbox_methods(builder: &mut MethodsBuilder) {
         draft.sandbox.name = this.0.sandbox.name.clone();
         draft.sandbox.span = span_here(eval);
         let draft = Arc::new(draft);
-        let collected = CollectedPolicy::of(eval)?;
+        let collected = CollectedPolicy::from_evaluator(eval)?;
         collected.building_on(&other.0);
         collected.redefine(&draft);
         Ok(SandboxValue(draft))

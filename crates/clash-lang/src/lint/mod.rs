@@ -1,7 +1,6 @@
-//! What compiles and is probably not meant: rules nothing comes to, sandboxes
-//! that open credentials, denies that deny nothing. Only the user's own files
-//! are looked at, on an imagined machine, so that a warning depends on nothing
-//! but the policy. In doubt there is no warning.
+//! Probable mistakes: rules that decide no action, sandboxes that open credentials,
+//! denies without effect. The lint looks only at the user's own files and imagines the
+//! directories, so a warning depends on the policy alone. In doubt it does not warn.
 
 mod reach;
 mod sandboxes;
@@ -12,8 +11,8 @@ use clash_policy::{Effect, PolicySpan};
 
 use crate::diagnostic::PolicyWarning;
 
-/// What is worth saying about a layer; `used` are the sandboxes that something
-/// refers to.
+/// The warnings about a layer. `used` are the sandboxes that rules or other sandboxes
+/// use.
 pub(crate) fn warnings(layer: &Layer, used: &[String]) -> Vec<PolicyWarning> {
     let mut found = Vec::new();
     if let Some(rule) = layer.settings.default.as_ref().filter(|rule| own(&rule.span)) {
@@ -24,17 +23,18 @@ pub(crate) fn warnings(layer: &Layer, used: &[String]) -> Vec<PolicyWarning> {
     found
 }
 
-/// Whether a place is in a file of the user and not of the library.
+/// True if a place is in a file of the user and not of the library.
 fn own(span: &PolicySpan) -> bool {
     !span.file.starts_with('@')
 }
 
 fn open_default(rule: &PolicyRule) -> Option<PolicyWarning> {
     (rule.effect == Effect::Allow).then(|| {
-        PolicyWarning::new("open-default", "whatever no rule names is allowed", &rule.span)
-            .hint("default = ask() asks about it, and each answer can become a rule")
+        PolicyWarning::new(
+            "open-default",
+            "every action that no rule matches is allowed",
+            &rule.span,
+        )
+        .hint("with default = ask() the user decides, and each answer can become a rule")
     })
 }
-
-#[cfg(test)]
-mod tests;

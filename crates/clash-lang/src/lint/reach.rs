@@ -1,37 +1,31 @@
-//! Rules that nothing comes to, because another rule always decides first.
+//! Rules that decide no action, because another rule always decides first.
 
+use clash_policy::PolicySpan;
 use clash_policy::decide::reached;
 use clash_policy::ir::{IrImage, encode};
-use clash_policy::path::{NoLinks, PolicyPlaces};
+use clash_policy::path::PolicyPlaces;
 use clash_policy::rule::{Layer, MatchKey, PolicyRule};
-use clash_policy::{JudgeContext, PolicySpan};
 
 use super::own;
 use super::witness::actions;
 use crate::diagnostic::PolicyWarning;
-use crate::leaves;
+use crate::imagined::imagined_world;
+use crate::leaves::rule_leaves;
 
 pub(super) fn warnings(layer: &Layer) -> Vec<PolicyWarning> {
     let image = encode(std::slice::from_ref(layer), &[], 0);
     let opened = IrImage::open(&image, 0).ok().and_then(|ir| ir.layers().next()?.ok());
     let Some(flat) = opened else { return Vec::new() };
     let places = PolicyPlaces::imagined();
-    let world = JudgeContext {
-        places: &places,
-        cwd: &places.project,
-        links: &NoLinks,
-        baseline: &[],
-        cage: &[],
-        lent: None,
-    };
+    let world = imagined_world(&places);
     let mut found = Vec::new();
     for (number, group) in layer.groups.iter().enumerate() {
-        let leaves = leaves::of(&group.branches).into_iter();
+        let leaves = rule_leaves(&group.branches).into_iter();
         for (keys, rule) in leaves.filter(|(_, rule)| own(&rule.span)) {
             let Some(subject) = keys.first().map(|key| key.subject) else { continue };
             let mut first = None;
-            // One action that comes to the rule is enough; one that cannot be
-            // made up, or comes to nothing, tells nothing.
+            // One action that reaches the rule is enough. An action that the lint cannot
+            // make up, or that reaches no rule, proves nothing.
             let comes = actions(&keys, &places).is_none_or(|mut actions| {
                 actions.any(|action| match reached(&flat, number, subject, &action, &world) {
                     Ok(Some(span)) if span != rule.span => {

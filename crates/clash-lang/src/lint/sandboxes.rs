@@ -1,18 +1,19 @@
-//! Sandboxes that open what they should not, deny what is denied anyway, or are
-//! never used.
+//! Sandboxes that open credentials, that deny paths they do not grant, or that no rule
+//! uses.
 
 use std::path::Path;
 
 use clash_policy::judge::judge;
-use clash_policy::path::{NoLinks, PolicyPlaces, is_below};
+use clash_policy::path::{PolicyPlaces, is_below};
 use clash_policy::rule::Layer;
-use clash_policy::{Effect, FileCaps, FileUse, FsRule, JudgeContext, Sandbox};
+use clash_policy::{Effect, FileCaps, FileUse, FsRule, Sandbox};
 
 use super::own;
 use crate::diagnostic::PolicyWarning;
+use crate::imagined::imagined_world;
 
-/// What people keep their keys and tokens in, below the home: the name shown,
-/// and a file that would be there.
+/// Files with keys and tokens, below the home directory: the name in the warning, and a
+/// file that the lint imagines there.
 const CREDENTIAL_FILES: &[(&str, &str)] = &[
     (".ssh", ".ssh/id_ed25519"),
     (".gnupg", ".gnupg/private-keys-v1.d/key"),
@@ -72,16 +73,9 @@ fn open_default(sandbox: &Sandbox) -> Option<PolicyWarning> {
     })
 }
 
-/// One warning per rule that lets credentials be read.
+/// One warning for each rule that grants reading credentials.
 fn credentials(sandbox: &Sandbox, places: &PolicyPlaces) -> Vec<PolicyWarning> {
-    let world = JudgeContext {
-        places,
-        cwd: &places.project,
-        links: &NoLinks,
-        baseline: &[],
-        cage: &[],
-        lent: None,
-    };
+    let world = imagined_world(places);
     let mut opened: Vec<(usize, Vec<&str>)> = Vec::new();
     for (name, file) in CREDENTIAL_FILES {
         let path = places.home.join(file);
@@ -115,8 +109,9 @@ fn opens(rule: &FsRule, names: &[&str]) -> PolicyWarning {
         .hint(format!("grant a narrower path, or add \"$HOME/{first}\": deny()"))
 }
 
-/// Denies that forbid nothing, because nothing there is allowed. Outside the
-/// home the system's own files are readable, so a deny there has a meaning.
+/// Denies without effect, because the sandbox allows nothing at their paths. Only below
+/// the home directory: elsewhere the baseline makes system files readable, so a deny
+/// has an effect.
 fn redundant(sandbox: &Sandbox, places: &PolicyPlaces) -> Vec<PolicyWarning> {
     if sandbox.default != Effect::Deny {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! An action that a path of keys is about, for each alternative of its keys.
+//! Example actions that a path of keys matches, one for each alternative of its keys.
 
 use std::path::PathBuf;
 
@@ -9,10 +9,11 @@ use clash_policy::{
     Action, FileCaps, FileUse, HostPattern, HostUse, InputField, PathPattern, ToolInput,
 };
 
-/// A name nobody has a rule for.
+/// A name that no policy uses.
 const UNUSED_NAME: &str = "zzqx";
 
-/// The alternatives tried per key; more would multiply.
+/// The example actions that are kept after each key. Without a limit, the alternatives
+/// of all keys would multiply.
 const MAX_ALTERNATIVES: usize = 64;
 
 #[derive(Clone, Debug, Default)]
@@ -26,7 +27,8 @@ struct WitnessParts {
     fields: Vec<InputField>,
 }
 
-/// Actions that the keys match, or `None` if none can be made up.
+/// Actions that the keys match; `None` if this module cannot make up one, for example
+/// for a regular expression.
 pub(super) fn actions<'a>(
     keys: &[&MatchKey],
     places: &'a PolicyPlaces,
@@ -58,7 +60,7 @@ impl WitnessParts {
             KeySubject::Tool => self.tool = Some(text(pattern)?),
             KeySubject::Mode => self.mode = Some(text(pattern)?),
             KeySubject::Agent => self.agent = Some(text(pattern)?),
-            // What stands below whatever-is-there is matched in more ways than one.
+            // A key below `glob("**")` can match at several depths.
             KeySubject::Word | KeySubject::Option => match pattern {
                 KeyPattern::Any if !last => return None,
                 _ => self.words.push(text(pattern)?),
@@ -147,7 +149,7 @@ fn path(pattern: &KeyPattern, places: &PolicyPlaces) -> Option<PathBuf> {
     }
 }
 
-/// A word as the shell would have to read it.
+/// A word, quoted for the shell.
 fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@%+,".contains(c);
     if !word.is_empty() && word.chars().all(plain) {

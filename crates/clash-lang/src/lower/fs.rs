@@ -1,4 +1,4 @@
-//! The file rules of a sandbox: path keys and what they mean.
+//! The file rules of a sandbox, from dicts of paths and effects.
 
 use clash_policy::{Effect, FileCaps, FsRule, PathPattern, PolicySpan, WriteTarget};
 use starlark::values::Value;
@@ -104,7 +104,7 @@ fn entry(
     Ok(())
 }
 
-/// A key that other paths are written below.
+/// The path of a key that has a dict of further paths as its value.
 fn directory(key: Value<'_>) -> LanguageResult<&str> {
     match (key.unpack_str(), KeyValue::from_value(key)) {
         (Some(path), _) => Ok(path),
@@ -115,12 +115,12 @@ fn directory(key: Value<'_>) -> LanguageResult<&str> {
     }
 }
 
-/// A path below another, or one that stands alone.
+/// A path below `base`, or an absolute path if `base` is empty.
 pub(crate) fn join(base: &str, path: &str) -> LanguageResult<String> {
     let rooted = path.starts_with(['/', '$', '~']);
     if path.split('/').any(|part| part == "..") {
         return Err(LanguageError::new(format!("`{path}` climbs with `..`"))
-            .hint("write where it leads")
+            .hint("write the path without `..`")
             .near(path));
     }
     let joined = match (base.is_empty(), rooted) {
@@ -145,7 +145,8 @@ pub(crate) fn join(base: &str, path: &str) -> LanguageResult<String> {
     Ok(joined)
 }
 
-/// A path can start with a variable that clash knows, and hold no other.
+/// Fails if the path starts with a variable that clash does not know, for example
+/// `$FOO/bar`.
 fn check_variable(path: &str) -> LanguageResult<()> {
     let Some(named) = path.strip_prefix('$') else { return Ok(()) };
     let end = named.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(named.len());
@@ -167,7 +168,7 @@ fn check_variable(path: &str) -> LanguageResult<()> {
     Ok(())
 }
 
-/// A path key of a sandbox or below a file tool.
+/// The pattern of a path key, in a sandbox or below a file tool.
 pub(super) fn path_pattern(key: Value<'_>, base: &str) -> LanguageResult<PathPattern> {
     if let Some(path) = key.unpack_str() {
         return string_pattern(path, base);
@@ -192,18 +193,20 @@ pub(super) fn path_pattern(key: Value<'_>, base: &str) -> LanguageResult<PathPat
     }
 }
 
-/// A plain string is the path and everything below it.
+/// A plain string means the path and everything below it.
 pub(super) fn string_pattern(path: &str, base: &str) -> LanguageResult<PathPattern> {
     if path.contains(['*', '?']) {
-        return Err(LanguageError::new(format!("`{path}` holds a wildcard but is a plain string"))
-            .hint(format!("write glob(\"{path}\"), or literal(\"{path}\")"))
-            .near(path));
+        return Err(LanguageError::new(format!(
+            "`{path}` contains a wildcard but is a plain string"
+        ))
+        .hint(format!("write glob(\"{path}\"), or literal(\"{path}\")"))
+        .near(path));
     }
     Ok(PathPattern::Subpath { path: join(base, path)?, follow_worktrees: false })
 }
 
-/// `x/**` is the subtree, `x/*` the children; anything else stays a pattern
-/// below its last fixed directory.
+/// `x/**` becomes the subtree and `x/*` the children. Any other glob stays a pattern
+/// below the last directory without a wildcard.
 fn glob_pattern(pattern: &str, base: &str, follow_worktrees: bool) -> LanguageResult<PathPattern> {
     possible(pattern)?;
     let subtree = |path: String| Ok(PathPattern::Subpath { path, follow_worktrees });
@@ -224,7 +227,7 @@ fn glob_pattern(pattern: &str, base: &str, follow_worktrees: bool) -> LanguageRe
     }
     if follow_worktrees {
         return Err(LanguageError::new(format!(
-            "`{pattern}` is no directory that could be a worktree"
+            "`{pattern}` is a pattern, and only a directory can have worktrees"
         ))
         .near(pattern));
     }
@@ -238,7 +241,7 @@ fn glob_pattern(pattern: &str, base: &str, follow_worktrees: bool) -> LanguageRe
     }
     let prefix = match (fixed.as_slice(), base.is_empty()) {
         ([], false) => base.to_owned(),
-        // A pattern for names alone is meant anywhere.
+        // A pattern of names alone, for example `**/.env`, matches in every directory.
         ([], true) if rest.starts_with("**/") => "/".to_owned(),
         ([""], true) => "/".to_owned(),
         _ => join(base, &fixed.join("/"))?,
@@ -246,7 +249,7 @@ fn glob_pattern(pattern: &str, base: &str, follow_worktrees: bool) -> LanguageRe
     Ok(PathPattern::Glob { prefix, pattern: rest.to_owned() })
 }
 
-/// A glob that no path can match is a mistake.
+/// Fails for a glob that no path can match.
 fn possible(pattern: &str) -> LanguageResult<()> {
     let wrong = |why: &str| {
         Err(LanguageError::new(format!("`{pattern}` can match no path: {why}")).near(pattern))
@@ -258,8 +261,8 @@ fn possible(pattern: &str) -> LanguageResult<()> {
     }
     for part in inner.split('/') {
         match part {
-            "" => return wrong("it holds an empty name"),
-            "." | ".." => return wrong("it holds `.` or `..`"),
+            "" => return wrong("it contains an empty name"),
+            "." | ".." => return wrong("it contains `.` or `..`"),
             "**" => {}
             _ if part.contains("**") => {
                 return wrong("`**` stands alone between slashes; within a name use `*`");
@@ -269,7 +272,7 @@ fn possible(pattern: &str) -> LanguageResult<()> {
     }
     if pattern.contains(['[', '{']) {
         return Err(LanguageError::new(format!(
-            "`{pattern}` holds brackets, which globs here do not know"
+            "`{pattern}` contains brackets, which have no meaning in a glob"
         ))
         .hint("write a tuple of globs, or regex()")
         .near(pattern));

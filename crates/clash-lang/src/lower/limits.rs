@@ -1,4 +1,4 @@
-//! `env`, `limits`, `lifetime`, `protect` of a sandbox.
+//! The arguments `env`, `limits`, `lifetime` and `protect` of a sandbox.
 
 use clash_policy::{Effect, EnvRule, PolicySpan, ProcessLifetime, ResourceLimits};
 use starlark::values::Value;
@@ -14,11 +14,9 @@ pub(crate) fn env(value: Value<'_>, place: &PolicySpan) -> LanguageResult<Vec<En
     for (key, then) in dict_entries(value, "a dict of variables and effects")? {
         let effect = effect(then, place)?;
         if effect.effect == Effect::Ask {
-            return Err(LanguageError::new(
-                "a variable is passed on or not: ask() cannot be answered",
-            )
-            .at(&effect.span)
-            .hint("use allow() or deny()"));
+            return Err(LanguageError::new("clash cannot ask about a variable")
+                .at(&effect.span)
+                .hint("use allow() or deny()"));
         }
         for key in alternatives(key)? {
             let name = match (key.unpack_str(), KeyValue::from_value(key)) {
@@ -57,7 +55,7 @@ pub(crate) fn limits(value: Value<'_>) -> LanguageResult<ResourceLimits> {
         };
         let amount = match (then.unpack_i32(), then.unpack_str()) {
             (Some(number), _) => u64::try_from(number).ok().filter(|number| *number > 0),
-            // The one limit that there is without a policy's saying so.
+            // The only limit that a sandbox has by default.
             (None, Some("unlimited")) if name == "files" => Some(ResourceLimits::UNLIMITED),
             (None, Some(text)) => amount(name, text),
             (None, None) => None,
@@ -112,7 +110,7 @@ fn amount(limit: &str, text: &str) -> Option<u64> {
     number.parse::<u64>().ok()?.checked_mul(unit).filter(|amount| *amount > 0)
 }
 
-/// The paths of `protect` and `unprotect`: names inside writable trees.
+/// The paths of `protect` and `unprotect`, relative to a writable tree.
 pub(crate) fn relative_paths(value: Value<'_>, argument: &str) -> LanguageResult<Vec<String>> {
     let list = ListRef::from_value(value).ok_or_else(|| {
         LanguageError::new(format!("{argument} takes a list of paths, found `{}`", value.to_str()))

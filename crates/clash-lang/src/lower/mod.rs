@@ -1,4 +1,5 @@
-//! From Starlark values to rules: which key means what in which place.
+//! From Starlark values to rules and sandboxes. The meaning of a key depends on its
+//! position: below `Bash` a string is a word of a command, below `Read` a path.
 
 mod fs;
 mod limits;
@@ -21,13 +22,13 @@ pub(crate) use limits::{env, lifetime, limits, relative_paths};
 pub(crate) use net::{net, port};
 pub(crate) use rules::rules;
 
-/// The call that is being read, and what the policy has said so far.
+/// The running call, and the policy collected so far.
 pub(crate) struct LoweringScope<'a> {
     pub(crate) span: &'a PolicySpan,
     pub(crate) collected: &'a CollectedPolicy,
 }
 
-/// An effect, called (`allow()`) or as the bare name (`allow`).
+/// An effect as a call (`allow()`) or as a bare name (`allow`).
 pub(crate) fn effect(value: Value<'_>, place: &PolicySpan) -> LanguageResult<EffectValue> {
     if let Some(effect) = EffectValue::from_value(value) {
         return Ok(effect.clone());
@@ -51,7 +52,7 @@ pub(crate) fn effect(value: Value<'_>, place: &PolicySpan) -> LanguageResult<Eff
     }
 }
 
-/// An effect where older policies also have its name as a string.
+/// An effect where older policies also write its name as a string.
 pub(crate) fn loose_effect(value: Value<'_>, place: &PolicySpan) -> LanguageResult<EffectValue> {
     let named = match value.unpack_str() {
         Some("allow") => Effect::Allow,
@@ -77,12 +78,12 @@ fn not_an_effect(value: Value<'_>) -> LanguageError {
     .near(value.to_str())
 }
 
-/// A leaf of a tree.
+/// The rule at a leaf of a tree.
 pub(crate) fn rule(value: Value<'_>, scope: &LoweringScope<'_>) -> LanguageResult<PolicyRule> {
     rule_of(effect(value, scope.span)?, scope)
 }
 
-/// What holds where no rule matches.
+/// The rule for actions that no other rule matches.
 pub(crate) fn default_rule(
     value: Value<'_>,
     scope: &LoweringScope<'_>,

@@ -1,4 +1,4 @@
-//! The `net` of a sandbox in all its shapes, and host names as people write them.
+//! The `net` of a sandbox in all its forms, and host names as policies write them.
 
 use std::net::IpAddr;
 
@@ -42,8 +42,7 @@ pub(crate) fn net(value: Value<'_>, place: &PolicySpan) -> LanguageResult<Networ
         return Ok(NetworkAccess::Hosts { rules, default: Effect::Deny });
     }
     let effect = loose_effect(value, place).map_err(|_| {
-        LanguageError::new(format!("`{}` is nothing a network can be", value.to_str()))
-            .hint(NET_FORMS)
+        LanguageError::new(format!("`{}` is not a form of net", value.to_str())).hint(NET_FORMS)
     })?;
     Ok(match effect.effect {
         Effect::Allow => NetworkAccess::Allow,
@@ -68,7 +67,7 @@ fn hosts(value: Value<'_>, place: &PolicySpan) -> LanguageResult<NetworkAccess> 
     Ok(NetworkAccess::Hosts { rules, default })
 }
 
-/// Whether a key means every host that no other key matches.
+/// True if a key means every host that no other key matches.
 fn is_rest(key: Value<'_>) -> bool {
     match KeyValue::from_value(key) {
         Some(KeyValue::Default | KeyValue::Network) => true,
@@ -155,7 +154,7 @@ pub(crate) fn port(value: Value<'_>) -> LanguageResult<u16> {
 /// `name`, `*.name`, an address or a range of them, each with or without a port.
 fn host_and_port(text: &str) -> LanguageResult<(HostPattern, Vec<u16>)> {
     let (host, port) = match text.rsplit_once(':') {
-        // The colons of an address without brackets are its own.
+        // In an IPv6 address without brackets no colon separates a port.
         Some((front, _)) if front.contains(':') && !front.ends_with(']') => (text, None),
         Some((host, port)) => (host, Some(port)),
         None => (text, None),
@@ -237,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_are_read_as_people_write_them() {
+    fn hosts_are_read_in_every_form() {
         insta::assert_snapshot!(
             ["GitHub.com.", "*.example.io:443", "10.0.0.0/8", "::1", "[::1]:80", "localhost:8080",
              "https://x.test/a", "x.test/a", "*", "a*b.test", "x.test:0", "bücher.de", "10.0.0.0/99"]

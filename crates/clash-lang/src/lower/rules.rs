@@ -12,7 +12,7 @@ use super::LoweringScope;
 use super::tree::{host_rules, tree};
 use crate::draft::{ExplicitFields, SandboxDraft};
 use crate::language_error::{LanguageError, LanguageResult};
-use crate::leaves::{self, RuleLeaf};
+use crate::leaves::{RuleLeaf, rule_leaves};
 use crate::merge;
 use crate::older::{PathValue, PolicyValue, RuleStart};
 use crate::value::{KeyValue, SandboxUse};
@@ -25,7 +25,7 @@ pub(crate) fn rules(
     let Some(list) = ListRef::from_value(value) else { return tree(value, scope) };
     let mut items = Vec::new();
     flatten(list, scope, &mut items)?;
-    in_order(&items)?;
+    check_order(&items)?;
     let warn = |warning| scope.collected.warn(warning);
     Ok(items.into_iter().fold(Vec::new(), |known, item| merge::branches(known, item, &warn)))
 }
@@ -36,7 +36,7 @@ fn flatten(
     out: &mut Vec<Vec<MatchBranch>>,
 ) -> LanguageResult<()> {
     for item in list.iter() {
-        // A when() in a list has already been heard.
+        // A when() in a list has already recorded its rules.
         if item.is_none() || PolicyValue::from_value(item).is_some() {
             continue;
         }
@@ -56,7 +56,7 @@ fn flatten(
     Ok(())
 }
 
-/// What `domains()` returns.
+/// True for the value of `domains()`.
 fn is_hosts(value: Value<'_>) -> bool {
     let about_hosts = |key: Value<'_>| {
         matches!(KeyValue::from_value(key), Some(KeyValue::Domain(_) | KeyValue::Network))
@@ -68,14 +68,14 @@ fn is_hosts(value: Value<'_>) -> bool {
 const READING_TOOLS: [&str; 4] = ["Read", "Glob", "Grep", "LS"];
 const WRITING_TOOLS: [&str; 4] = ["Write", "Edit", "MultiEdit", "NotebookEdit"];
 
-/// A path among the rules is about the tools that work on files: it lets them
-/// work there whatever the default sandbox says.
+/// The rules for a path in a list of rules. They are for the agent's file tools, and
+/// each has a sandbox of its own, so the default sandbox does not matter.
 fn file_tools(rules: &[FsRule], scope: &LoweringScope<'_>) -> LanguageResult<Vec<MatchBranch>> {
     let mut branches = Vec::new();
     for rule in rules {
         let sandbox = match rule.effect {
             Effect::Deny => None,
-            _ => Some(room_for(rule, scope)?),
+            _ => Some(define_sandbox_for(rule, scope)?),
         };
         for (cap, tools) in [(FileCaps::READ, READING_TOOLS), (FileCaps::WRITE, WRITING_TOOLS)] {
             for tool in tools.into_iter().filter(|_| rule.caps.contains(cap)) {
@@ -99,11 +99,12 @@ fn file_tools(rules: &[FsRule], scope: &LoweringScope<'_>) -> LanguageResult<Vec
     Ok(merge::branches(Vec::new(), branches, &warn))
 }
 
-/// A sandbox that grants what the rule says. To edit is also to read.
-fn room_for(rule: &FsRule, scope: &LoweringScope<'_>) -> LanguageResult<String> {
+/// Defines a sandbox with the rights of one path rule, and returns its name. The right
+/// to write includes the right to read, because a tool reads a file to edit it.
+fn define_sandbox_for(rule: &FsRule, scope: &LoweringScope<'_>) -> LanguageResult<String> {
     let name = format!("{} {} (line {})", rule.caps, rule.pattern, rule.span.line);
     let sandbox = Sandbox {
-        doc: "What a path among the rules of a policy grants to file tools.".to_owned(),
+        doc: "The rights of a path in a list of rules, for file tools.".to_owned(),
         fs: vec![FsRule {
             effect: Effect::Allow,
             caps: rule.caps.union(FileCaps::READ),
@@ -117,12 +118,12 @@ fn room_for(rule: &FsRule, scope: &LoweringScope<'_>) -> LanguageResult<String> 
     Ok(scope.collected.using(&SandboxUse::Value(draft), &rule.span))
 }
 
-/// In a list the first rule that matched used to hold. A specific rule behind a
-/// broader, stricter one was therefore dead; here it would come alive.
-fn in_order(items: &[Vec<MatchBranch>]) -> LanguageResult<()> {
+/// Fails if a rule comes after a broader and stricter one. Older versions took the first
+/// rule of a list that matched, so the later rule never decided. In a tree it would.
+fn check_order(items: &[Vec<MatchBranch>]) -> LanguageResult<()> {
     let mut earlier: Vec<RuleLeaf<'_>> = Vec::new();
     for item in items {
-        let leaves = leaves::of(item);
+        let leaves = rule_leaves(item);
         for (keys, rule) in &leaves {
             let first = earlier
                 .iter()
@@ -141,7 +142,7 @@ fn in_order(items: &[Vec<MatchBranch>]) -> LanguageResult<()> {
     Ok(())
 }
 
-/// Whether whatever matches `keys` matches `broad` too, and not the other way.
+/// True if every action that matches `keys` also matches `broad`, but not the reverse.
 fn covers(broad: &[&MatchKey], keys: &[&MatchKey]) -> bool {
     let wider = |(broad, key): (&&MatchKey, &&MatchKey)| {
         broad.subject == key.subject

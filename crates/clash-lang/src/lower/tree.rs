@@ -1,4 +1,4 @@
-//! The tree given to `when()` and `policy()`.
+//! The tree of keys and effects that `when()` and `policy()` take.
 
 use clash_policy::HostPattern;
 use clash_policy::rule::{KeyPattern, KeySubject, MatchBranch, MatchKey, MatchNode, ONLY_HOST};
@@ -16,7 +16,7 @@ use crate::names;
 use crate::value::{KeyValue, TextPattern};
 use clash_policy::nearest::nearest;
 
-/// What the keys of a tree are compared with at one depth.
+/// The meaning of the keys at one depth of a tree.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum KeyPosition {
     /// Tools, modes and agents.
@@ -31,7 +31,7 @@ enum KeyPosition {
     Fields,
     /// Below a field: its values.
     Values,
-    /// Below a value: nothing more to compare but another field.
+    /// Below a host or a path: no further key can stand here.
     Nothing,
 }
 
@@ -46,7 +46,7 @@ impl KeyPosition {
     }
 }
 
-/// The keys one entry stands for, outermost first, and what comes below them.
+/// The keys of one entry, outermost first, and the position below them.
 struct KeyPath {
     keys: Vec<MatchKey>,
     below: KeyPosition,
@@ -58,8 +58,7 @@ impl KeyPath {
     }
 }
 
-/// Reads a whole tree. `default()` at its root is what holds where no rule
-/// matches, and no rule.
+/// Reads a whole tree. `default()` at its root is no rule but the policy's default.
 pub(crate) fn tree(
     value: Value<'_>,
     scope: &LoweringScope<'_>,
@@ -76,8 +75,8 @@ pub(crate) fn tree(
     Ok(out)
 }
 
-/// Hosts among the rules of a policy are about what the agent itself fetches;
-/// a search has no host, so it is meant only by all of them.
+/// Hosts in a list of rules are about the agent's own `WebFetch`. A `WebSearch` has no
+/// host, so only the key for every host applies to it.
 pub(super) fn host_rules(
     value: Value<'_>,
     scope: &LoweringScope<'_>,
@@ -129,9 +128,12 @@ fn entry(
     for KeyPath { keys, below } in paths(key, at, scope)? {
         let then = if let Some(dict) = DictRef::from_value(then) {
             if dict.iter().next().is_none() {
-                return Err(LanguageError::new(format!("nothing stands below `{}`", key.to_str()))
-                    .hint("give an effect, or keys and their effects")
-                    .near(key.to_str()));
+                return Err(LanguageError::new(format!(
+                    "the dict below `{}` is empty",
+                    key.to_str()
+                ))
+                .hint("give an effect, or keys and their effects")
+                .near(key.to_str()));
             }
             MatchNode::Tree(branches(then, below, scope)?)
         } else {
@@ -144,7 +146,7 @@ fn entry(
     Ok(())
 }
 
-/// Wraps a node in its keys, innermost last.
+/// Wraps a node in its keys, the last key innermost.
 fn nest(keys: Vec<MatchKey>, then: MatchNode) -> LanguageResult<MatchBranch> {
     let mut keys = keys.into_iter().rev();
     let last = keys.next().ok_or_else(|| LanguageError::new("a key is empty"))?;
@@ -152,8 +154,8 @@ fn nest(keys: Vec<MatchKey>, then: MatchNode) -> LanguageResult<MatchBranch> {
     Ok(keys.fold(inner, |below, key| MatchBranch { key, then: MatchNode::Tree(vec![below]) }))
 }
 
-/// A string with spaces is several keys deep, and a tuple of such strings is
-/// several entries; alternatives of one word stay one key.
+/// The paths of one key. A string with spaces is several keys deep. A tuple of such
+/// strings is several paths; a tuple of single words stays one key with alternatives.
 fn paths(
     key: Value<'_>,
     at: KeyPosition,
@@ -269,7 +271,7 @@ fn path(
     }
 }
 
-/// What `default()` and `glob("**")` stand for at a place.
+/// The subject of `default()` and `glob("**")` at a position.
 fn rest_of(at: KeyPosition) -> LanguageResult<KeySubject> {
     match at {
         KeyPosition::Top => Ok(KeySubject::Tool),
@@ -279,22 +281,26 @@ fn rest_of(at: KeyPosition) -> LanguageResult<KeySubject> {
         KeyPosition::Fields => Ok(KeySubject::Field),
         KeyPosition::Values => Ok(KeySubject::Value),
         KeyPosition::Nothing => {
-            Err(LanguageError::new("nothing more is compared here: give an effect"))
+            Err(LanguageError::new("no further key can stand here: give an effect"))
         }
     }
 }
 
 fn misplaced(key: &str, at: KeyPosition) -> LanguageError {
     let hint = match at {
-        KeyPosition::Top => "at the root of a tree stand tools, mode() and agent()",
-        KeyPosition::Words => "below Bash stand words of commands: strings, glob(), regex(), end()",
-        KeyPosition::Hosts => "below WebFetch stand hosts: strings, exact(), domain(), localhost()",
-        KeyPosition::Paths => {
-            "below a file tool stand paths: strings, subpath(), literal(), glob()"
+        KeyPosition::Top => "keys at the root of a tree are tools, mode() and agent()",
+        KeyPosition::Words => {
+            "keys below Bash are words of commands: strings, glob(), regex(), end()"
         }
-        KeyPosition::Fields => "below this tool stand the names of fields of its input",
-        KeyPosition::Values => "below a field stand its values: strings, glob(), regex()",
-        KeyPosition::Nothing => "nothing more is compared here: give an effect",
+        KeyPosition::Hosts => {
+            "keys below WebFetch are hosts: strings, exact(), domain(), localhost()"
+        }
+        KeyPosition::Paths => {
+            "keys below a file tool are paths: strings, subpath(), literal(), glob()"
+        }
+        KeyPosition::Fields => "keys below this tool are the names of the fields of its input",
+        KeyPosition::Values => "keys below a field are its values: strings, glob(), regex()",
+        KeyPosition::Nothing => "no further key can stand here: give an effect",
     };
     LanguageError::new(format!("`{key}` cannot be a key here")).hint(hint).near(key)
 }
@@ -319,13 +325,15 @@ fn string_path(text: &str, at: KeyPosition, scope: &LoweringScope<'_>) -> Langua
     }
 }
 
-/// The words of a key, each one level deep.
+/// A key of several words, each one level deeper.
 fn words(text: &str) -> LanguageResult<KeyPath> {
     let mut keys = Vec::new();
     for (at, word) in text.split_whitespace().enumerate() {
         if let Some(operator) = ["&&", "||", ";", "|", "&", ">", "<"].iter().find(|o| **o == word) {
             return Err(LanguageError::new(format!("`{operator}` in `{text}` joins commands"))
-                .hint("a key is about one command; each command of a script is decided on its own")
+                .hint(
+                    "a key matches one command; clash decides each command of a script on its own",
+                )
                 .near(text));
         }
         if at == 0 && word.contains('/') && !word.contains('*') {
@@ -349,8 +357,8 @@ fn word_subject(word: &str) -> KeySubject {
 
 fn wildcard(text: &str) -> LanguageResult<KeyPattern> {
     if text.contains("**") {
-        return Err(LanguageError::new(format!("`{text}` holds `**`, which stands alone"))
-            .hint("use `*` within a word, or glob(\"**\") for whatever remains")
+        return Err(LanguageError::new(format!("`{text}` contains `**`, which must stand alone"))
+            .hint("use `*` within a word, or glob(\"**\") for all remaining words")
             .near(text));
     }
     Ok(if text.contains(['*', '?']) {
@@ -363,7 +371,7 @@ fn wildcard(text: &str) -> LanguageResult<KeyPattern> {
 fn host(name: &str, only: bool) -> LanguageResult<KeyPattern> {
     if name.contains(':') && !name.starts_with('[') && !name.contains("://") {
         return Err(LanguageError::new(format!("`{name}` names a port"))
-            .hint("what an agent fetches is decided by its host; ports belong to net = {…}")
+            .hint("a rule for WebFetch matches the host; ports belong to net = {…}")
             .near(name));
     }
     Ok(match host_pattern(name, name)? {
@@ -392,7 +400,7 @@ fn tool_key(name: &TextPattern, scope: &LoweringScope<'_>) -> LanguageResult<Key
                     .near(text));
             }
             let (name, kind) = tool::canonical(text);
-            // A server's tool is nobody's misspelling.
+            // The name of an MCP server's tool is no misspelling of ours.
             if kind == ToolKind::Other
                 && !text.starts_with("mcp__")
                 && let Some(near) = nearest(text, tool::known())

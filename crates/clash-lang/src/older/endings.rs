@@ -1,4 +1,4 @@
-//! `.allow()`, `.deny()` and `.ask()`, with which a path or a rule ends.
+//! The methods `.allow()`, `.deny()` and `.ask()`, which end a path or a rule.
 
 use clash_policy::Effect;
 use starlark::environment::MethodsBuilder;
@@ -37,7 +37,7 @@ fn end<'v>(
 
 #[starlark_module]
 pub(super) fn endings(builder: &mut MethodsBuilder) {
-    /// Allows it: a path for what is named or else for everything, a rule in the
+    /// Allows a path with the capabilities named, or else with all; or a rule in the
     /// sandbox given.
     fn allow<'v>(
         this: Value<'v>,
@@ -50,7 +50,7 @@ pub(super) fn endings(builder: &mut MethodsBuilder) {
         end(this, Effect::Allow, EndingArgs { caps: [read, write, execute], sandbox }, eval)
     }
 
-    /// Refuses it: a path for what is named or else for everything.
+    /// Refuses a path for the capabilities named, or else for all; or a rule.
     fn deny<'v>(
         this: Value<'v>,
         #[starlark(require = named, default = NoneOr::None)] read: NoneOr<bool>,
@@ -62,8 +62,8 @@ pub(super) fn endings(builder: &mut MethodsBuilder) {
         end(this, Effect::Deny, EndingArgs { caps: [read, write, execute], sandbox }, eval)
     }
 
-    /// Asks about it: a path for what is named or else for everything, a rule that
-    /// once approved runs in the sandbox given.
+    /// Asks about a path for the capabilities named, or else for all; or about a rule,
+    /// which runs in the sandbox given once approved.
     fn ask<'v>(
         this: Value<'v>,
         #[starlark(require = named, default = NoneOr::None)] read: NoneOr<bool>,

@@ -1,9 +1,8 @@
-//! `cwd()`, `home()`, `tempdir()` and what can be chained to them.
+//! `cwd()`, `home()`, `tempdir()` and their methods.
 //!
-//! The project, the temporary directory and a `.child()` are meant with
-//! everything below them, as their documentation says. `home()` and `path()`
-//! alone are that directory and no more until `.recurse()`; refused, they are
-//! refused with everything below.
+//! `cwd()`, `tempdir()` and `.child()` include everything below them. `home()` and
+//! `path()` alone allow only the directory itself until `.recurse()`; but a refusal
+//! includes everything below.
 #![expect(
     unsafe_code,
     reason = "Starlark's derives implement its unsafe marker trait; none is written by hand"
@@ -28,7 +27,7 @@ use crate::language_error::{LanguageError, LanguageResult};
 use crate::lower;
 use crate::value::KeyValue;
 
-/// A path and, once `.allow()` and its kin were called, what holds there.
+/// A path, and its effects once `.allow()`, `.deny()` or `.ask()` was called.
 #[derive(Clone, Debug, ProvidesStaticType, NoSerialize, StarlarkPagablePanic, Allocative)]
 #[allocative(skip)]
 pub(crate) struct PathValue {
@@ -77,7 +76,7 @@ impl PathValue {
 
     fn saying(&self, effect: Effect, caps: FileCaps, span: PolicySpan) -> LanguageResult<Self> {
         if caps.is_empty() {
-            return Err(LanguageError::new("no capability at all is named")
+            return Err(LanguageError::new("no capability is named")
                 .hint("leave the arguments out for all, or write read = True"));
         }
         let mut said = self.said.clone();
@@ -108,7 +107,7 @@ impl PathValue {
                 PathPattern::Subpath { path, follow_worktrees: self.follow_worktrees }
             }
             PathReach::Matching(pattern) => {
-                // What is refused was refused wherever the expression was found.
+                // Older versions refused a path if any part of it matched.
                 let pattern = match effect {
                     Effect::Allow => pattern.clone(),
                     _ => format!("(?s:.*)(?:{pattern})(?s:.*)"),
@@ -118,7 +117,7 @@ impl PathValue {
         })
     }
 
-    /// What it means in the `fs` of a sandbox.
+    /// The file rules of this path.
     pub(crate) fn fs_rules(&self) -> LanguageResult<Vec<FsRule>> {
         if self.said.is_empty() {
             return Err(LanguageError::new(format!("`{}` has no effect", self.path))
@@ -135,10 +134,10 @@ impl PathValue {
     }
 }
 
-/// Writing a file was always allowed together with creating it.
+/// In older versions the right to write a file included the right to create it.
 const WRITE_AND_CREATE: FileCaps = FileCaps::WRITE.union(FileCaps::CREATE);
 
-/// The capabilities of `.allow(read = True, …)`; nothing said is all of them.
+/// The capabilities of `.allow(read = True, …)`; all if the policy names none.
 fn caps(read: NoneOr<bool>, write: NoneOr<bool>, execute: NoneOr<bool>) -> FileCaps {
     let each = [(read, FileCaps::READ), (write, WRITE_AND_CREATE), (execute, FileCaps::EXECUTE)];
     if each.iter().all(|(said, _)| matches!(said, NoneOr::None)) {
@@ -148,7 +147,7 @@ fn caps(read: NoneOr<bool>, write: NoneOr<bool>, execute: NoneOr<bool>) -> FileC
     on.fold(FileCaps::NONE, |all, (_, caps)| all.union(caps))
 }
 
-/// A chain can begin with `path()`, which is also a key.
+/// The path of a value. `path()`, which is also a key, can begin a chain of methods.
 fn started(value: Value<'_>) -> LanguageResult<PathValue> {
     if let Some(path) = PathValue::from_value(value) {
         return Ok(path.clone());
@@ -182,13 +181,13 @@ pub(super) fn end(
 
 #[starlark_module]
 pub(super) fn directories(builder: &mut MethodsBuilder) {
-    /// With everything below it.
+    /// The directory with everything below it.
     fn recurse<'v>(this: Value<'v>) -> starlark::Result<PathValue> {
         let path = started(this)?;
         Ok(PathValue { reach: PathReach::Subtree, ..path })
     }
 
-    /// A directory inside it, with everything below.
+    /// A directory inside this one, with everything below.
     fn child<'v>(
         this: Value<'v>,
         name: &str,
@@ -202,12 +201,12 @@ pub(super) fn directories(builder: &mut MethodsBuilder) {
         Ok(started(this)?.below(name, PathReach::Subtree)?.saying_each(each, &span_here(eval))?)
     }
 
-    /// Exactly this file in it.
+    /// Exactly this file in the directory.
     fn file<'v>(this: Value<'v>, name: &str) -> starlark::Result<PathValue> {
         Ok(started(this)?.below(name, PathReach::File)?)
     }
 
-    /// What is below it and matches an expression.
+    /// Every path below the directory that matches a regular expression.
     fn r#match<'v>(this: Value<'v>, pattern: &str) -> starlark::Result<PathValue> {
         crate::regex::compile(pattern)?;
         let path = started(this)?;
@@ -232,7 +231,7 @@ pub(super) fn names(builder: &mut GlobalsBuilder) {
         Ok(path.saying_each(each, &span_here(eval))?)
     }
 
-    /// The home directory, with what is below it only after `.recurse()` (older
+    /// The home directory; with everything below it only after `.recurse()` (older
     /// form; today a path key is written `"$HOME"`).
     fn home() -> starlark::Result<PathValue> {
         Ok(PathValue::new("$HOME", PathReach::Itself))

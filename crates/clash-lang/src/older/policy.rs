@@ -21,8 +21,8 @@ use crate::collected::{CollectedPolicy, SettingsImport};
 use crate::language_error::LanguageError;
 use crate::value::KeyValue;
 
-/// What `policy()` returns. Its rules hold as soon as it is called; the value is
-/// there for the forms that hand policies on.
+/// The value of `policy()`. The call itself records the rules; older forms pass the
+/// value on.
 #[derive(Clone, Debug, ProvidesStaticType, NoSerialize, StarlarkPagablePanic, Allocative)]
 pub(crate) struct PolicyValue;
 starlark_simple_value!(PolicyValue);
@@ -42,8 +42,8 @@ impl fmt::Display for PolicyValue {
     }
 }
 
-/// The rules of both hold. A policy of the library holds only once it is joined
-/// to one, so it is told.
+/// Joins two policies: the rules of both count. A policy of the library counts only
+/// once it is joined, so its own `update` is called.
 fn joined<'v>(
     this: Value<'v>,
     other: Value<'v>,
@@ -65,7 +65,7 @@ fn joined<'v>(
 
 #[starlark_module]
 fn policy_methods(builder: &mut MethodsBuilder) {
-    /// The rules of both policies; of several that match, the strictest holds.
+    /// The rules of both policies; if several match, the strictest decides.
     fn merge<'v>(
         this: Value<'v>,
         other: Value<'v>,
@@ -74,7 +74,7 @@ fn policy_methods(builder: &mut MethodsBuilder) {
         joined(this, other, eval)
     }
 
-    /// The rules of both policies; of several that match, the strictest holds.
+    /// The rules of both policies; if several match, the strictest decides.
     fn update<'v>(
         this: Value<'v>,
         other: Value<'v>,
@@ -98,9 +98,9 @@ pub(super) fn names(builder: &mut GlobalsBuilder) {
         Ok(tree)
     }
 
-    /// Hosts and what holds for them: in the `net` of a sandbox, or among the
-    /// rules of a policy for what the agent itself fetches (older form; today
-    /// `net` takes the dict itself, and rules stand below `"WebFetch"`).
+    /// A dict of hosts and effects: for the `net` of a sandbox, or for the agent's own
+    /// `WebFetch` in a list of rules (older form; today `net` takes the dict itself,
+    /// and rules for hosts stand below `"WebFetch"`).
     fn domains<'v>(
         hosts: Value<'v>,
         eval: &mut Evaluator<'v, '_, '_>,
@@ -122,16 +122,16 @@ pub(super) fn names(builder: &mut GlobalsBuilder) {
         Ok(heap.alloc(Dict::new(typed)))
     }
 
-    /// The permissions of the Claude Code settings, the user's own and the
-    /// project's. They hold as policies of their own, so nothing else in the file
-    /// can relax what they refuse; what is returned is empty.
+    /// Takes over the permissions in Claude Code's settings, the user's and the
+    /// project's. They become policies of their own, so no other rule of the file
+    /// can relax a refusal of theirs. Returns an empty dict.
     fn from_claude_settings<'v>(
         #[starlark(default = true)] user: bool,
         #[starlark(default = true)] project: bool,
         eval: &mut Evaluator<'v, '_, '_>,
     ) -> starlark::Result<Value<'v>> {
         let import = SettingsImport { user, project };
-        CollectedPolicy::of(eval)?.imports.borrow_mut().push(import);
+        CollectedPolicy::from_evaluator(eval)?.imports.borrow_mut().push(import);
         Ok(eval.heap().alloc(Dict::new(SmallMap::new())))
     }
 }

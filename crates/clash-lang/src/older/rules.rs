@@ -1,5 +1,5 @@
 //! `exe(…).deny()`, `tool(…).sandbox(x).allow()` and the conditions of
-//! `@clash//match_tree.star`. Each ends in the dict that says the same today.
+//! `@clash//match_tree.star`. Each becomes a dict of the present language.
 #![expect(
     unsafe_code,
     reason = "Starlark's derives implement its unsafe marker trait; none is written by hand"
@@ -29,7 +29,7 @@ use crate::language_error::{LanguageError, LanguageResult};
 use crate::lower;
 use crate::value::{EffectValue, KeyValue, SandboxUse, TextPattern};
 
-/// What a rule is about, before it is said what holds.
+/// The subject of a rule that has no effect yet.
 #[derive(Clone, Debug, ProvidesStaticType, NoSerialize, StarlarkPagablePanic, Allocative)]
 #[allocative(skip)]
 pub(crate) struct RuleStart {
@@ -71,7 +71,7 @@ impl RuleStart {
         Self::about([bash].into_iter().chain(words).collect())
     }
 
-    /// The dict that says of this what `leaf` says.
+    /// The dict with `leaf` below the keys of this rule.
     fn ending<'v>(&self, leaf: Value<'v>, heap: Heap<'v>) -> starlark::Result<Value<'v>> {
         self.keys.iter().rev().try_fold(leaf, |below, alternatives| {
             let mut keys: Vec<Value<'v>> =
@@ -100,7 +100,7 @@ impl RuleStart {
             NoneOr::None => self.sandbox.clone(),
             NoneOr::Other(value) => Some(lower::sandbox_arg(value)?),
         };
-        // What is refused runs nowhere.
+        // A refused action runs nowhere.
         let sandbox = sandbox.filter(|_| effect != Effect::Deny);
         let effect = EffectValue { sandbox, ..EffectValue::bare(effect, &span_here(eval)) };
         self.ending(eval.heap().alloc(effect), eval.heap())
@@ -121,7 +121,8 @@ fn key<'v>(level: &RuleLevel, heap: Heap<'v>) -> Value<'v> {
     }
 }
 
-/// A rule can begin with `tool()`, `mode()` or `agent()`, which are also keys.
+/// The rule that a value begins. `tool()`, `mode()` and `agent()`, which are also keys,
+/// can begin one.
 fn started(value: Value<'_>) -> LanguageResult<RuleStart> {
     if let Some(rule) = RuleStart::from_value(value) {
         return Ok(rule.clone());
@@ -130,14 +131,12 @@ fn started(value: Value<'_>) -> LanguageResult<RuleStart> {
         Some(key @ (KeyValue::Tool(_) | KeyValue::Mode(_) | KeyValue::Agent(_))) => {
             Ok(RuleStart { keys: vec![vec![RuleLevel::Key(key.clone())]], sandbox: None })
         }
-        _ => {
-            Err(LanguageError::new(format!("`{}` is nothing a rule can be about", value.to_str()))
-                .hint("rules are about tool(), exe(), mode() and agent()"))
-        }
+        _ => Err(LanguageError::new(format!("`{}` cannot begin a rule", value.to_str()))
+            .hint("rules begin with tool(), exe(), mode() or agent()")),
     }
 }
 
-/// Whether a rule can be about it.
+/// True if a rule can begin with this value.
 pub(super) fn begins_rule(value: Value<'_>) -> bool {
     started(value).is_ok()
 }
@@ -159,13 +158,13 @@ fn rule_methods(builder: &mut MethodsBuilder) {
 
 #[starlark_module]
 pub(super) fn places(builder: &mut MethodsBuilder) {
-    /// The sandbox it runs in.
+    /// The sandbox of the rule.
     fn sandbox<'v>(this: Value<'v>, sandbox: Value<'v>) -> starlark::Result<RuleStart> {
         let sandbox = Some(lower::sandbox_arg(sandbox)?);
         Ok(RuleStart { sandbox, ..started(this)? })
     }
 
-    /// Conditions about what comes below, in order, and what holds then.
+    /// A list of conditions about the further words, each with its effect.
     fn on<'v>(
         this: Value<'v>,
         conditions: Value<'v>,
@@ -237,7 +236,7 @@ pub(crate) fn match_tree_names(builder: &mut GlobalsBuilder) {
         let is_option = |text: &TextPattern| matches!(text, TextPattern::Literal(word) if word.starts_with('-'));
         if !texts.iter().all(is_option) {
             return Err(LanguageError::new(format!("has_arg() of `{}` is no option", pattern.to_str()))
-                .hint("only options are looked for anywhere; words stand in order: exe(\"git\", args = [\"push\"])")
+                .hint("only options match anywhere; words stand in order: exe(\"git\", args = [\"push\"])")
                 .near(pattern.to_str())
                 .into());
         }
@@ -247,7 +246,7 @@ pub(crate) fn match_tree_names(builder: &mut GlobalsBuilder) {
     /// The first word after the program.
     fn arg<'v>(n: i32, pattern: Value<'v>) -> starlark::Result<RuleStart> {
         if n != 1 {
-            return Err(LanguageError::new(format!("arg({n}, …) cannot be said on its own"))
+            return Err(LanguageError::new(format!("arg({n}, …) needs the words before it"))
                 .hint("name the words before it: exe(\"git\", args = [\"remote\", \"add\"])")
                 .into());
         }
@@ -284,9 +283,9 @@ pub(crate) fn match_tree_names(builder: &mut GlobalsBuilder) {
         Ok(eval.heap().alloc(AllocTuple(patterns.items)))
     }
 
-    /// Everything but a pattern: not a thing a rule can say here.
+    /// Everything but a pattern. No rule can express this, so it fails with a hint.
     fn not_pat<'v>(pattern: Value<'v>) -> starlark::Result<KeyValue> {
-        Err(LanguageError::new(format!("not_pat({}) cannot be said", pattern.to_repr()))
+        Err(LanguageError::new(format!("not_pat({}) has no form in a policy", pattern.to_repr()))
             .hint("write a rule for the exception and one for glob(\"**\")")
             .into())
     }

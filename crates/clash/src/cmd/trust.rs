@@ -96,11 +96,11 @@ fn look_at(
         return Err(Failure::new(format!("there is no policy {}", file.display()))
             .hint("`clash trust` is for policies that come with a project"));
     }
-    let (trusted, report) = PolicyFiles::of(dirs, project, None).trusting().check()?;
+    let (trusted, report) = PolicyFiles::in_force(dirs, project, None).trusting().check()?;
     match (trusted, report.project) {
         (Some(trusted), Some(policy)) => {
             // The stricter rules of a project's policy hold without trust.
-            let now = PolicyFiles::of(dirs, project, None).compile()?;
+            let now = PolicyFiles::in_force(dirs, project, None).compile()?;
             Ok((policy, trusted, now))
         }
         _ => {
@@ -212,7 +212,8 @@ fn state(dirs: &Dirs, record: &TrustRecord) -> &'static str {
     if !present {
         return "gone";
     }
-    let report = PolicyFiles::of(dirs, project, None).check().map(|(_, report)| report.project);
+    let report =
+        PolicyFiles::in_force(dirs, project, None).check().map(|(_, report)| report.project);
     match report {
         Ok(Some(policy)) if policy.digest == record.digest => "trusted",
         _ => "changed",

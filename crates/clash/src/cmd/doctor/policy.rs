@@ -9,7 +9,7 @@ use crate::policy::PolicyFiles;
 pub(super) fn look(scene: &Scene) -> Vec<Finding> {
     let Scene { dirs, project, .. } = scene;
     let mut findings = Vec::new();
-    let compiled = PolicyFiles::of(dirs, project, None).compile().map_err(|error| {
+    let compiled = PolicyFiles::in_force(dirs, project, None).compile().map_err(|error| {
         Finding::bad(format!("every action is denied: {error}")).fix(error.hint())
     });
     let layers = compiled.and_then(|policy| {

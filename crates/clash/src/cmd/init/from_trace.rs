@@ -54,7 +54,7 @@ pub(crate) fn learn(dirs: &Dirs, here: &Path, what: &str) -> Result<Learned, Fai
     let source = super::learned::draft(&evidence).text()?;
     // Wherever it will lie: nothing it loads is beside it.
     let place = dirs.user_policies[0].clone();
-    let compiled = PolicyFiles::only(&place).with_text(&place, &source).compile()?;
+    let compiled = PolicyFiles::single(&place).with_text(&place, &source).compile()?;
     let counts = of_histories(dirs, here, &compiled, &histories);
     Ok(Learned { source, evidence, tally, counts })
 }

@@ -272,7 +272,7 @@ impl Args {
         for (file, text) in policies {
             changes.push(Change::of(&file, text)?);
         }
-        let mut files = PolicyFiles::only(&file);
+        let mut files = PolicyFiles::single(&file);
         for change in &changes {
             files = files.with_text(&change.file, change.after.as_deref().unwrap_or_default());
         }
@@ -412,7 +412,7 @@ impl Project {
         };
         let text: String = wanted.ecosystems.iter().map(loads).collect();
         let file = place::user_policy(&self.dirs);
-        let presets = PolicyFiles::only(&file).with_text(&file, &text).compile()?;
+        let presets = PolicyFiles::single(&file).with_text(&file, &text).compile()?;
         let path = std::env::var_os("PATH").unwrap_or_default();
         let search: Vec<PathBuf> = std::env::split_paths(&path).collect();
         let needs = |detected: &DetectedToolchain, sandbox: &str| {

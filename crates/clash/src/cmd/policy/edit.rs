@@ -158,7 +158,7 @@ impl RuleArgs {
 
     /// The policy to change, and everything that holds with it.
     fn place(&self, dirs: &Dirs, project: &Path) -> Result<(PathBuf, PolicyFiles), Failure> {
-        let files = PolicyFiles::of(dirs, project, None);
+        let files = PolicyFiles::in_force(dirs, project, None);
         Ok(match self.scope.as_str() {
             "project" => {
                 let file = dirs.project_policy(project).ok_or_else(|| {
@@ -174,7 +174,7 @@ impl RuleArgs {
                 })?;
                 let session = Session::find(dirs, &id)?;
                 let file = session.dir.join(SESSION_POLICY);
-                let files = PolicyFiles::of(dirs, &session.project, None).with_session(&file);
+                let files = PolicyFiles::in_force(dirs, &session.project, None).with_session(&file);
                 (file, files)
             }
             _ => {
@@ -250,7 +250,7 @@ impl RuleArgs {
 }
 
 pub(crate) fn trusts_project(dirs: &Dirs, project: &Path) -> Result<bool, Failure> {
-    let policy = PolicyFiles::of(dirs, project, None).compile()?;
+    let policy = PolicyFiles::in_force(dirs, project, None).compile()?;
     for layer in policy.ir().layers() {
         if !layer?.trusted()? {
             return Ok(false);

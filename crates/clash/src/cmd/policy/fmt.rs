@@ -91,7 +91,7 @@ impl Args {
 
 /// Compares what the texts decide, each on its own.
 fn never_widen(out: &mut Out, file: &Path, old: &str, new: &str) -> Result<(), Failure> {
-    let compiled = |text| PolicyFiles::only(file).with_text(file, text).compile();
+    let compiled = |text| PolicyFiles::single(file).with_text(file, text).compile();
     let found: PolicyComparison = differences(&compiled(old)?, &compiled(new)?)?;
     if found.widens() {
         diff::text(out, &found)?;

@@ -102,7 +102,7 @@ impl Args {
         for (policy, text) in policies {
             changes.push(Change::of(&policy, text)?);
         }
-        let mut files = PolicyFiles::of(dirs, project, None).trusting();
+        let mut files = PolicyFiles::in_force(dirs, project, None).trusting();
         for change in &changes {
             files = files.with_text(&change.file, change.after.as_deref().unwrap_or_default());
         }

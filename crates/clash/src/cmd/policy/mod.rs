@@ -85,7 +85,7 @@ fn alone(file: &Path) -> Result<PolicyFiles, Failure> {
     let unreadable =
         |error| Failure::new(format!("cannot read the policy {}: {error}", file.display()));
     std::fs::metadata(file).map_err(unreadable)?;
-    Ok(PolicyFiles::only(&whole(file).map_err(unreadable)?))
+    Ok(PolicyFiles::single(&whole(file).map_err(unreadable)?))
 }
 
 /// The path with its directory resolved; a link at its end stays one.
@@ -103,7 +103,7 @@ fn files(file: Option<&Path>, project: Option<PathBuf>) -> Result<PolicyFiles, F
         Some(file) => alone(file),
         None => {
             let (dirs, project) = super::project(project)?;
-            Ok(PolicyFiles::of(&dirs, &project, None))
+            Ok(PolicyFiles::in_force(&dirs, &project, None))
         }
     }
 }

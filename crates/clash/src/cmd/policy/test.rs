@@ -64,7 +64,7 @@ impl Args {
         }
         if policies.is_empty() {
             let name = "the policies in force".to_owned();
-            policies.push((name, PolicyFiles::of(&dirs, &project, None)));
+            policies.push((name, PolicyFiles::in_force(&dirs, &project, None)));
         }
         let mut failed = Vec::new();
         let mut ran = Ran { expectations: 0, actions: cases.len() * policies.len() };

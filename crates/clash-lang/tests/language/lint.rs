@@ -1,21 +1,13 @@
-use std::io;
-use std::path::Path;
+//! The warnings about probable mistakes.
 
+use clash_lang::compile;
 use clash_policy::rule::LayerKind;
 
-use crate::{SourceReader, compile};
-
-struct One(&'static str);
-
-impl SourceReader for One {
-    fn read(&self, path: &Path) -> io::Result<String> {
-        let own = path == Path::new("/p/policy.star");
-        own.then(|| self.0.to_owned()).ok_or_else(|| io::ErrorKind::NotFound.into())
-    }
-}
+use crate::support::{POLICY_FILE, PUBLISHED_SANDBOX, SourceTexts};
 
 fn warned(policy: &'static str) -> String {
-    let compiled = compile("/p/policy.star", LayerKind::User, true, &One(policy)).unwrap();
+    let compiled =
+        compile(POLICY_FILE, LayerKind::User, true, &SourceTexts::policy(policy)).unwrap();
     let shown = compiled.warnings.iter().map(|w| {
         let hint = w.hint.as_deref().unwrap_or_default();
         format!("{}:{} {}: {} / {hint}", w.span.line, w.span.column, w.kind, w.message)
@@ -24,7 +16,7 @@ fn warned(policy: &'static str) -> String {
 }
 
 #[test]
-fn a_rule_that_another_always_decides_before_is_found() {
+fn an_unreachable_rule_is_found() {
     insta::assert_snapshot!(warned(r#"
 when({"Bash": {
     "git": {
@@ -39,7 +31,7 @@ when({"Bash": {
 }
 
 #[test]
-fn a_sandbox_that_opens_credentials_is_found_with_the_rule_that_does() {
+fn a_rule_that_opens_credentials_is_found() {
     insta::assert_snapshot!(warned(r#"
 s = sandbox("s", fs = {"$HOME": allow("r"), "$HOME/.ssh": deny(), "$PWD": allow()})
 t = sandbox("t", fs = {"$HOME": {".aws": allow("r"), ".cargo/registry": allow()}})
@@ -51,7 +43,7 @@ when({"Bash": {"a": allow(sandbox = s), "b": allow(sandbox = t)}})
 }
 
 #[test]
-fn a_deny_that_forbids_nothing_is_found() {
+fn a_deny_without_effect_is_found() {
     insta::assert_snapshot!(warned(r#"
 s = sandbox("s", fs = {
     "$PWD": allow(),
@@ -64,28 +56,28 @@ when({"Bash": allow(sandbox = s)})
 }
 
 #[test]
-fn what_is_wide_open_or_of_no_use_is_found() {
+fn open_defaults_and_unused_sandboxes_are_found() {
     insta::assert_snapshot!(warned(r#"
 s = sandbox("s", default = allow())
 base = sandbox("base", fs = {"$PWD": allow()})
 t = sandbox("t", extends = base)
 settings(default = allow(), default_sandbox = t)
 "#), @r"
-    5:20 open-default: whatever no rule names is allowed / default = ask() asks about it, and each answer can become a rule
+    5:20 open-default: every action that no rule matches is allowed / with default = ask() the user decides, and each answer can become a rule
     2:5 open-sandbox: sandbox `s` allows every path that no key names / default = deny() or ask(), and a key for each path that is needed
     2:5 unused-sandbox: sandbox `s` is never used / name it in a rule: allow(sandbox = s)
     ");
 }
 
 #[test]
-fn two_whens_that_differ_are_found() {
+fn two_different_when_calls_are_found() {
     insta::assert_snapshot!(warned(r#"
 when({"Bash": {"git": allow()}})
 when({"Bash": {"git": ask()}})
 "#), @"2:23 overlapping: allow is overruled by ask at /p/policy.star:3 / two when() calls say different things about the same key; the stricter holds");
 }
 
-/// The example of the specification.
+/// The example policy of the documentation.
 const EXAMPLE: &str = r#"
 load("@clash//sandboxes.star", "project", "git_safe", "git_full")
 load("@clash//rust.star", "rust_full")
@@ -111,7 +103,7 @@ when({
 "#;
 
 #[test]
-fn nothing_is_said_about_policies_that_are_fine() {
+fn good_policies_have_no_warnings() {
     assert_eq!(warned(EXAMPLE), "");
     assert_eq!(
         warned(
@@ -145,47 +137,26 @@ when({
 }
 
 #[test]
-fn the_sandbox_of_the_post_opens_the_token_of_cargo_and_nothing_else() {
-    insta::assert_snapshot!(warned(r#"
-rust_full = sandbox(
-name = "rust_full",
-default = ask(),
-fs = {
-subpath("$PWD", follow_worktrees=True): allow(FULL),
-"$HOME": {
-glob(".cargo/**"): allow(),
-glob(".rustup/**"): allow(),
-},
-glob("$TMPDIR/**"): allow(),
-},
-net = allow(),
-)
-"#), @r#"8:20 credentials: `$HOME/.cargo/**` opens `~/.cargo/credentials.toml` / grant a narrower path, or add "$HOME/.cargo/credentials.toml": deny()"#);
+fn a_published_sandbox_opens_only_the_token_of_cargo() {
+    insta::assert_snapshot!(warned(PUBLISHED_SANDBOX), @r#"8:20 credentials: `$HOME/.cargo/**` opens `~/.cargo/credentials.toml` / grant a narrower path, or add "$HOME/.cargo/credentials.toml": deny()"#);
 }
 
+/// Modules with a sandbox that opens credentials on purpose.
 const OPENS_CREDENTIALS: &[&str] =
     &["@clash//git.star", "@clash//github.star", "@clash//kubernetes.star"];
 
 #[test]
-fn nothing_is_said_about_the_library_itself_as_if_it_were_ones_own() {
-    for (name, source) in crate::library::modules() {
-        let files = Renamed(source);
+fn the_library_has_no_warnings_as_a_user_policy() {
+    for (name, source) in clash_lang::modules() {
+        // As if the module were a file of the user.
+        let files = SourceTexts::policy(source);
         let compiled = compile("/p/policy.star", LayerKind::User, true, &files);
         let warnings = compiled.unwrap_or_else(|error| panic!("{name}: {error}")).warnings;
         let kinds: Vec<_> = warnings
             .iter()
-            // Keys are what git_full is for, and so on.
+            // For example, git_full exists to use keys.
             .filter(|w| w.kind != "credentials" || !OPENS_CREDENTIALS.contains(&name))
             .collect();
         assert!(kinds.is_empty(), "{name}: {kinds:?}");
-    }
-}
-
-/// A module of the library as if it were a file of the user.
-struct Renamed(&'static str);
-
-impl SourceReader for Renamed {
-    fn read(&self, _: &Path) -> io::Result<String> {
-        Ok(self.0.to_owned())
     }
 }

@@ -1,7 +1,7 @@
-//! What people are told about each mistake they make: the line, the column and
-//! the nearest right thing.
+//! The messages about mistakes: the line, the column and a hint with the nearest correct
+//! form.
 
-use super::tests::{Files, layer_of, mistake};
+use crate::support::{SourceTexts, layer_of, mistake};
 
 #[test]
 fn an_unknown_name_suggests_the_nearest() {
@@ -70,7 +70,7 @@ fn a_value_of_the_wrong_type_is_named() {
 }
 
 #[test]
-fn a_plain_string_where_a_key_is_needed_says_which() {
+fn a_plain_string_gets_a_hint_for_the_right_key() {
     insta::assert_snapshot!(mistake("sandbox(\"s\", {\"github.com\": allow()})"), @r#"
     /p/policy.star:1:15: `github.com` is a plain string and no path
       |
@@ -80,7 +80,7 @@ fn a_plain_string_where_a_key_is_needed_says_which() {
     hint: a host is domain("github.com"), a path path("$PWD/github.com")
     "#);
     insta::assert_snapshot!(mistake("sandbox(\"s\", fs = {\n  \"$HOME/*.key\": deny(),\n})"), @r#"
-    /p/policy.star:2:3: `$HOME/*.key` holds a wildcard but is a plain string
+    /p/policy.star:2:3: `$HOME/*.key` contains a wildcard but is a plain string
       |
     2 |   "$HOME/*.key": deny(),
       |   ^
@@ -90,7 +90,7 @@ fn a_plain_string_where_a_key_is_needed_says_which() {
 }
 
 #[test]
-fn a_key_without_an_effect_is_pointed_at() {
+fn a_key_without_an_effect_has_its_place() {
     insta::assert_snapshot!(mistake("when({\n  \"Bash\": {\n    \"git\": None,\n  },\n})"), @r#"
     /p/policy.star:3:12: a key has no effect
       |
@@ -100,7 +100,7 @@ fn a_key_without_an_effect_is_pointed_at() {
     hint: an effect is allow(…), deny(…) or ask(…)
     "#);
     insta::assert_snapshot!(mistake("when({\n  \"Bash\": {\"git\": {}},\n})"), @r#"
-    /p/policy.star:2:12: nothing stands below `git`
+    /p/policy.star:2:12: the dict below `git` is empty
       |
     2 |   "Bash": {"git": {}},
       |            ^
@@ -142,7 +142,7 @@ fn an_impossible_pattern_says_why() {
       |        ^
     "#);
     insta::assert_snapshot!(mistake("s = sandbox(\"s\", fs = {\n  \"$HOME\": {glob(\"a//b\"): allow()},\n})"), @r#"
-    /p/policy.star:2:18: `a//b` can match no path: it holds an empty name
+    /p/policy.star:2:18: `a//b` can match no path: it contains an empty name
       |
     2 |   "$HOME": {glob("a//b"): allow()},
       |                  ^
@@ -180,7 +180,7 @@ fn an_unknown_variable_suggests_one() {
 }
 
 #[test]
-fn a_wrong_host_port_or_limit_says_what_would_be_right() {
+fn a_wrong_host_port_or_limit_gets_a_hint() {
     insta::assert_snapshot!(mistake("s = sandbox(\"s\", net = [\n  \"github.com\",\n  \"https://x.test/a\",\n])"), @r#"
     /p/policy.star:3:3: `https://x.test/a` is no host name
       |
@@ -214,7 +214,7 @@ fn a_wrong_host_port_or_limit_says_what_would_be_right() {
     hint: write the name alone: "github.com"
     "#);
     insta::assert_snapshot!(mistake("s = sandbox(\"s\", env = {\"A\": ask()})"), @r#"
-    /p/policy.star:1:30: a variable is passed on or not: ask() cannot be answered
+    /p/policy.star:1:30: clash cannot ask about a variable
       |
     1 | s = sandbox("s", env = {"A": ask()})
       |                              ^
@@ -242,7 +242,7 @@ fn settings_can_be_given_once() {
     hint: it was first called at /p/policy.star:1
     "#);
     insta::assert_snapshot!(mistake("settings(on_sandbox_violation = \"wait\")"), @r#"
-    /p/policy.star:1:33: `wait` is nothing an agent can be told to do
+    /p/policy.star:1:33: `wait` is no value of on_sandbox_violation
       |
     1 | settings(on_sandbox_violation = "wait")
       |                                 ^
@@ -272,7 +272,7 @@ fn an_unknown_argument_suggests_one() {
 }
 
 #[test]
-fn a_load_that_cannot_be_is_pointed_at() {
+fn an_impossible_load_has_its_place() {
     insta::assert_snapshot!(mistake("load(\"@clash//rst.star\", \"rust_full\")"), @r#"
     /p/policy.star:1:1: there is no module `@clash//rst.star`
       |
@@ -302,7 +302,7 @@ fn a_load_that_cannot_be_is_pointed_at() {
 }
 
 #[test]
-fn what_does_not_end_or_fit_is_stopped_at_its_line() {
+fn a_policy_at_a_limit_stops_at_its_line() {
     insta::assert_snapshot!(mistake("def f():\n  for i in range(2000000000):\n    pass\nf()"), @r#"
     /p/policy.star:2:3: the policy takes too long to evaluate
       |
@@ -369,7 +369,7 @@ fn a_deny_that_can_never_match_is_a_mistake() {
     2 |   "git && rm": deny()}})
       |   ^
 
-    hint: a key is about one command; each command of a script is decided on its own
+    hint: a key matches one command; clash decides each command of a script on its own
     "#);
     insta::assert_snapshot!(mistake("when({\"git push\": deny()})"), @r#"
     /p/policy.star:1:7: `git push` is no tool
@@ -381,10 +381,10 @@ fn a_deny_that_can_never_match_is_a_mistake() {
     "#);
 }
 
-/// What is said of a policy and the files beside it.
+/// The error of a policy with files beside it.
 fn mistake_in(files: &[(&'static str, &str)]) -> String {
     let files = files.iter().map(|(name, text)| (*name, (*text).to_owned())).collect();
-    layer_of(&Files(files)).unwrap_err().to_string()
+    layer_of(&SourceTexts(files)).unwrap_err().to_string()
 }
 
 #[test]
@@ -427,7 +427,7 @@ fn a_chain_of_loads_ends() {
     ];
     let files = NAMES.iter().enumerate();
     let files = files.map(|(at, name)| (*name, format!("load(\"{}.star\", \"x\")", at + 1)));
-    let said = layer_of(&Files(files.collect())).unwrap_err().to_string();
+    let said = layer_of(&SourceTexts(files.collect())).unwrap_err().to_string();
     insta::assert_snapshot!(said, @r#"
     /p/15.star:1:1: `/p/16.star` is loaded 16 files deep
       |

@@ -1,17 +1,15 @@
-use std::io;
-use std::path::Path;
+//! The presets of the library.
 
 use clash_policy::judge::judge;
-use clash_policy::path::NoLinks;
 use clash_policy::protect;
 use clash_policy::rule::{Layer, LayerKind};
-use clash_policy::{
-    Effect, FileCaps, FileUse, JudgeContext, NetworkAccess, PolicyPlaces, Sandbox, WriteTarget,
-};
+use clash_policy::{Effect, FileCaps, FileUse, NetworkAccess, PolicyPlaces, Sandbox, WriteTarget};
 
-use crate::compile::{SourceReader, compile};
+use clash_lang::compile;
 
-/// Toolchains; each has a module, rules and two sandboxes of its name.
+use crate::support::{SourceTexts, library_source, world};
+
+/// The toolchains. Each has a module, rules and two sandboxes with its name.
 const TOOLCHAINS: &[&str] = &[
     "bazel",
     "c",
@@ -37,35 +35,21 @@ const TOOLCHAINS: &[&str] = &[
     "zig",
 ];
 
-struct NoFiles;
-
-impl SourceReader for NoFiles {
-    fn read(&self, _: &Path) -> io::Result<String> {
-        Err(io::ErrorKind::NotFound.into())
-    }
-}
-
 fn layer(module: &str) -> Layer {
-    compile(&format!("@clash//{module}.star"), LayerKind::User, true, &NoFiles).unwrap().layer
+    compile(&format!("@clash//{module}.star"), LayerKind::User, true, &SourceTexts::default())
+        .unwrap()
+        .layer
 }
 
 fn may(sandbox: &Sandbox, path: &str, needs: FileCaps) -> bool {
     let places = PolicyPlaces::imagined();
-    let world = JudgeContext {
-        places: &places,
-        cwd: &places.project,
-        links: &NoLinks,
-        baseline: &[],
-        cage: &[],
-        lent: None,
-    };
     let path = places.expand(path).unwrap();
-    judge(sandbox, &FileUse { path, needs, caseless: false }, &world).unwrap().effect
+    judge(sandbox, &FileUse { path, needs, caseless: false }, &world(&places)).unwrap().effect
         == Effect::Allow
 }
 
 #[test]
-fn every_toolchain_has_a_safe_sandbox_without_and_a_full_one_with_the_network() {
+fn every_toolchain_has_a_safe_and_a_full_sandbox() {
     for name in TOOLCHAINS {
         let layer = layer(name);
         for (kind, net) in [("safe", NetworkAccess::Deny), ("full", NetworkAccess::Allow)] {
@@ -76,13 +60,13 @@ fn every_toolchain_has_a_safe_sandbox_without_and_a_full_one_with_the_network() 
             assert!(sandbox.protect.standard, "{}", sandbox.name);
             assert!(may(sandbox, "$PWD/src/main", FileCaps::READ), "{}", sandbox.name);
         }
-        let module = super::source(&format!("@clash//{name}.star")).unwrap();
+        let module = library_source(name);
         assert!(module.contains(&format!("\n{name} = {{\n    \"Bash\": {{\n")), "{name}");
     }
 }
 
 #[test]
-fn no_toolchain_may_change_programs_that_run_outside_its_sandbox() {
+fn no_toolchain_can_change_programs_of_the_user() {
     for sandbox in TOOLCHAINS.iter().flat_map(|name| layer(name).sandboxes) {
         for path in [
             "$CARGO_HOME/bin/cargo",
@@ -136,7 +120,7 @@ fn no_toolchain_may_change_programs_that_run_outside_its_sandbox() {
 }
 
 #[test]
-fn no_build_poisons_what_other_projects_fetched() {
+fn no_build_changes_packages_of_other_projects() {
     for (name, path) in [
         ("rust", "$CARGO_HOME/registry/src/x/lib.rs"),
         ("go", "$GOMODCACHE/x@v1/x.go"),
@@ -159,7 +143,7 @@ fn no_build_poisons_what_other_projects_fetched() {
 }
 
 #[test]
-fn credentials_are_read_only_where_the_tool_is_about_them() {
+fn only_tools_that_need_credentials_read_them() {
     const OPENED: &[(&str, &str)] = &[
         ("git_full", "$HOME/.config/gh/hosts.yml"),
         ("github_full", "$HOME/.config/gh/hosts.yml"),
@@ -205,21 +189,21 @@ fn credentials_are_read_only_where_the_tool_is_about_them() {
 }
 
 #[test]
-fn only_one_sandbox_opens_the_engine_of_containers_and_its_rule_always_asks() {
+fn only_docker_engine_opens_the_container_sockets() {
     let socket = |s: &Sandbox| may(s, "/run/docker.sock", FileCaps::WRITE);
     for sandbox in TOOLCHAINS.iter().flat_map(|name| layer(name).sandboxes) {
         assert_eq!(socket(&sandbox), sandbox.name == "docker_engine", "{}", sandbox.name);
     }
-    let docker = super::source("@clash//docker.star").unwrap();
+    let docker = library_source("docker");
     assert!(!docker.contains("allow(sandbox = docker_engine"));
 }
 
-/// Places outside the project that a preset may change, and why no program that runs
-/// outside obeys them.
+/// Places outside the project that a preset may change, each with the reason why no
+/// program outside the sandbox obeys them.
 const CHANGED: &[(&str, &str)] = &[
     ("$PWD", "the project: what steers programs outside is protected in it"),
     ("$TMPDIR", "temporary files"),
-    ("/run/mysqld", "sockets: whoever answers there decides"),
+    ("/run/mysqld", "sockets: the server behind them decides"),
     ("/run/postgresql", "sockets"),
     ("/run/redis", "sockets"),
     ("/run/containerd/containerd.sock", "a socket, asked about each time"),
@@ -229,10 +213,10 @@ const CHANGED: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn no_preset_changes_what_others_share() {
+fn no_preset_writes_shared_places() {
     let modules = TOOLCHAINS.iter().chain(["agent", "sandboxes"].iter());
     for sandbox in modules.flat_map(|name| layer(name).sandboxes) {
-        // The home directory is what this one is for.
+        // This preset exists to open the home directory.
         if sandbox.unrestricted || sandbox.name == "workspace" {
             continue;
         }
@@ -246,7 +230,7 @@ fn no_preset_changes_what_others_share() {
 }
 
 #[test]
-fn a_home_as_a_workspace_keeps_what_other_projects_run() {
+fn a_home_workspace_keeps_programs_of_other_projects() {
     let layer = layer("sandboxes");
     let workspace = layer.sandboxes.iter().find(|s| s.name == "workspace").unwrap();
     for path in [

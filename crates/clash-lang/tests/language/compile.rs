@@ -1,100 +1,20 @@
-use super::*;
-use clash_policy::decide::DecisionCause;
-use clash_policy::path::{NoLinks, PolicyPlaces};
-use clash_policy::{Action, Effect, JudgeContext, decide, ir};
+//! Policies that compile, and their decisions.
 
-/// Files by name, as a policy's `load()` would find them.
-#[derive(Default)]
-pub(super) struct Files(pub(super) Vec<(&'static str, String)>);
+use std::io;
+use std::path::Path;
 
-impl SourceReader for Files {
-    fn read(&self, path: &Path) -> io::Result<String> {
-        let found = self.0.iter().find(|(name, _)| Path::new(name) == path);
-        found.map(|(_, text)| text.clone()).ok_or_else(|| io::ErrorKind::NotFound.into())
-    }
-}
+use clash_lang::{SourceReader, compile};
+use clash_policy::rule::LayerKind;
+use clash_policy::{Action, Effect, ir};
 
-pub(super) fn layer(policy: &str) -> Result<Layer, CompileError> {
-    layer_of(&Files(vec![("/p/policy.star", policy.to_owned())]))
-}
-
-pub(super) fn layer_of(files: &dyn SourceReader) -> Result<Layer, CompileError> {
-    compile("/p/policy.star", LayerKind::User, true, files).map(|compiled| compiled.layer)
-}
-
-/// What a layer says about `git push`, `plan: git push`, `Read $PWD/x`,
-/// `fetch https://x.test` or the name of any other tool.
-pub(super) fn on(layer: &Layer, what: &str) -> (Effect, String, String) {
-    let (mode, what) = what
-        .split_once(": ")
-        .filter(|(mode, _)| mode.chars().all(char::is_alphanumeric))
-        .unwrap_or(("default", what));
-    let (first, rest) = what.split_once(' ').unwrap_or((what, ""));
-    let tool = clash_policy::tool::canonical(first).0;
-    let about = |script, tool, path, url| {
-        let about =
-            expect::ExpectArgs { script, tool, path, url, input: None, mode, agent: "claude" };
-        about.action().unwrap()
-    };
-    let is_tool = first.starts_with(char::is_uppercase) || first.starts_with("mcp__");
-    let action = match first {
-        "fetch" => about(None, None, None, Some(rest)),
-        _ if is_tool && rest.is_empty() => about(None, Some(tool), None, None),
-        _ if is_tool => about(None, Some(tool), Some(rest), None),
-        _ => about(Some(what), None, None, None),
-    };
-    decision(layer, &action)
-}
-
-fn decision(layer: &Layer, action: &Action) -> (Effect, String, String) {
-    let built_in = compile(library::BUILT_IN, LayerKind::BuiltIn, true, &Files::default()).unwrap();
-    let bytes = ir::encode(&[layer.clone(), built_in.layer], &[], 0);
-    let places = PolicyPlaces::imagined();
-    let world = JudgeContext {
-        places: &places,
-        cwd: &places.project,
-        links: &NoLinks,
-        baseline: &[],
-        cage: &[],
-        lent: None,
-    };
-    let decision = decide(ir::IrImage::open(&bytes, 0).unwrap(), action, &world).unwrap();
-    let cause = match &decision.decisive().unwrap().cause {
-        DecisionCause::Rule { span, trail, .. } => {
-            format!("{} {span}", trail.join(" > "))
-        }
-        other => format!("{other:?}"),
-    };
-    (decision.effect, decision.sandbox.map(|s| s.name).unwrap_or_default(), cause)
-}
-
-pub(super) fn mistake(policy: &str) -> String {
-    layer(policy).unwrap_err().to_string()
-}
+use crate::support::{PUBLISHED_SANDBOX, SourceTexts, decision, layer, layer_of, mistake, on};
 
 fn decided(policy: &str, script: &str) -> (Effect, String, String) {
     decision(&layer(policy).unwrap(), &Action::script("claude", "default", script))
 }
 
-/// The sandbox of the post that introduced ecosystem presets, as it stands there.
-const RUST_FULL: &str = r#"
-rust_full = sandbox(
-name = "rust_full",
-default = ask(),
-fs = {
-subpath("$PWD", follow_worktrees=True): allow(FULL),
-"$HOME": {
-glob(".cargo/**"): allow(),
-glob(".rustup/**"): allow(),
-},
-glob("$TMPDIR/**"): allow(),
-},
-net = allow(),
-)
-"#;
-
-/// The generated policy of the same post.
-const GENERATED: &str = r#"
+/// A generated policy of the same article.
+const PUBLISHED_POLICY: &str = r#"
 load("@clash//sandboxes.star", "project")
 load("@clash//rust.star", "rust_full")
 load("@clash//sandboxes.star", "git_safe", "git_full")
@@ -105,8 +25,8 @@ when({"Bash": {
 "#;
 
 #[test]
-fn the_rust_sandbox_of_the_post_compiles_to_what_it_says() {
-    let layer = layer(RUST_FULL).unwrap();
+fn a_published_rust_sandbox_compiles_rule_by_rule() {
+    let layer = layer(PUBLISHED_SANDBOX).unwrap();
     let sandbox = &layer.sandboxes[0];
     let rules: Vec<_> =
         sandbox.fs.iter().map(|r| format!("{} {} {}", r.pattern, r.effect, r.caps)).collect();
@@ -124,17 +44,17 @@ fn the_rust_sandbox_of_the_post_compiles_to_what_it_says() {
 }
 
 #[test]
-fn the_generated_policy_of_the_post_routes_its_commands() {
-    let (effect, sandbox, cause) = decided(GENERATED, "cargo build");
+fn a_published_policy_routes_its_commands() {
+    let (effect, sandbox, cause) = decided(PUBLISHED_POLICY, "cargo build");
     assert_eq!((effect, sandbox.as_str()), (Effect::Allow, "rust_full"));
     assert_eq!(cause, "Bash > cargo /p/policy.star:6");
-    assert_eq!(decided(GENERATED, "git push").1, "git_full");
-    let (effect, sandbox, _) = decided(GENERATED, "npm test");
+    assert_eq!(decided(PUBLISHED_POLICY, "git push").1, "git_full");
+    let (effect, sandbox, _) = decided(PUBLISHED_POLICY, "npm test");
     assert_eq!((effect, sandbox.as_str()), (Effect::Ask, "project"));
 }
 
 #[test]
-fn several_whens_are_one_tree() {
+fn several_when_calls_are_one_tree() {
     let policy = r#"
 when({"Bash": {glob("**"): deny()}})
 when({"Bash": {"git": allow()}})
@@ -147,16 +67,16 @@ when({"Bash": {"git push": {"--dry-run": ask()}}})
 }
 
 #[test]
-fn effects_may_be_given_uncalled_and_reasons_are_kept() {
+fn an_effect_needs_no_parentheses() {
     let policy = r#"when({"Bash": {"make": allow, "sudo": deny(reason = "no root")}})"#;
     assert_eq!(decided(policy, "make").0, Effect::Allow);
     assert_eq!(decided(policy, "sudo ls").0, Effect::Deny);
 }
 
 #[test]
-fn a_file_beside_the_policy_can_be_loaded_and_nothing_else() {
+fn only_files_beside_the_policy_can_be_loaded() {
     let files = |load: &str| {
-        Files(vec![
+        SourceTexts(vec![
             ("/p/policy.star", format!("load(\"{load}\", \"x\")\nsettings(default_sandbox = x)")),
             ("/p/team.star", "x = sandbox(name = \"x\")".to_owned()),
             ("/etc/x.star", "x = sandbox(name = \"x\")".to_owned()),
@@ -168,7 +88,7 @@ fn a_file_beside_the_policy_can_be_loaded_and_nothing_else() {
 }
 
 #[test]
-fn mistakes_point_at_the_line_and_say_what_would_be_right() {
+fn an_error_shows_its_line_and_a_hint() {
     insta::assert_snapshot!(mistake("x = 1\nwhen({\"Bash\": {\"git\": alow()}})"), @r#"
     /p/policy.star:2:23: variable `alow` not found, did you mean `allow`?
       |
@@ -225,13 +145,13 @@ fn mistakes_point_at_the_line_and_say_what_would_be_right() {
 
 #[test]
 fn every_library_module_compiles() {
-    for name in library::names() {
-        compile(name, LayerKind::BuiltIn, true, &Files::default()).unwrap();
+    for module in clash_lang::docs(None).unwrap().modules {
+        compile(&module.name, LayerKind::BuiltIn, true, &SourceTexts::default()).unwrap();
     }
 }
 
 #[test]
-fn everything_a_sandbox_says_arrives_in_the_image() {
+fn every_argument_of_sandbox_reaches_the_layer() {
     let policy = r#"
 base = sandbox("base", fs = {"$PWD": cow()}, limits = {"memory": "4G", "wall": "30m"})
 s = sandbox(
@@ -315,10 +235,10 @@ policy("p", {"Bash": {"a": {end(): allow(sandbox = s)}}, mode("plan"): ask(reaso
     assert_eq!((default.effect, default.reason.as_deref()), (Effect::Deny, Some("no rule")));
 }
 
-/// A machine where Claude Code has settings.
-struct Imported(&'static str);
+/// A policy on a machine with settings of Claude Code.
+struct ImportedSettings(&'static str);
 
-impl SourceReader for Imported {
+impl SourceReader for ImportedSettings {
     fn read(&self, _: &Path) -> io::Result<String> {
         Ok(self.0.to_owned())
     }
@@ -338,13 +258,13 @@ when({"Bash": {"git": {"push": deny()}, "npm": allow(sandbox = claude)}})
 }
 
 #[test]
-fn the_permissions_of_claude_code_stand_beside_the_policy() {
+fn claude_settings_become_policies_of_their_own() {
     let policy = r#"
 load("@clash//claude_compat.star", "from_claude_settings")
 settings(default = deny())
 policy("x", merge(from_claude_settings(), {"Bash": {("git", "make"): allow()}}))
 "#;
-    let layer = layer_of(&Imported(policy)).unwrap();
+    let layer = layer_of(&ImportedSettings(policy)).unwrap();
     for (script, expected) in [
         ("git log", Effect::Allow),
         ("git push", Effect::Deny),
@@ -355,18 +275,19 @@ policy("x", merge(from_claude_settings(), {"Bash": {("git", "make"): allow()}}))
         assert_eq!(on(&layer, script).0, expected, "{script}");
     }
     assert_eq!(on(&layer, "npm test").1, "claude");
-    let only_project = layer_of(&Imported("from_claude_settings(user = False)")).unwrap();
+    let only_project = layer_of(&ImportedSettings("from_claude_settings(user = False)")).unwrap();
     assert_eq!(on(&only_project, "make").0, Effect::Deny);
     assert_eq!(on(&only_project, "git push").0, Effect::Ask);
     assert!(
-        layer_of(&Files(vec![("/p/policy.star", "from_claude_settings()".to_owned())])).is_ok()
+        layer_of(&SourceTexts(vec![("/p/policy.star", "from_claude_settings()".to_owned())]))
+            .is_ok()
     );
 }
 
 #[test]
-fn a_mistake_in_an_import_is_shown_there() {
-    struct Broken;
-    impl SourceReader for Broken {
+fn an_error_in_settings_names_the_settings_file() {
+    struct BrokenSettings;
+    impl SourceReader for BrokenSettings {
         fn read(&self, _: &Path) -> io::Result<String> {
             Ok("from_claude_settings()".to_owned())
         }
@@ -374,7 +295,7 @@ fn a_mistake_in_an_import_is_shown_there() {
             vec![("settings.json".to_owned(), "when({\"Bash\": 3})".to_owned())]
         }
     }
-    insta::assert_snapshot!(layer_of(&Broken).unwrap_err(), @r#"
+    insta::assert_snapshot!(layer_of(&BrokenSettings).unwrap_err(), @r#"
     settings.json:1:15: expected an effect, found int `3`
       |
     1 | when({"Bash": 3})
