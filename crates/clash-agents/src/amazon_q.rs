@@ -25,9 +25,8 @@ use super::wiring::{
     WiringState,
 };
 use super::{
-    Agent, AgentAbilities, AgentExtras, ConfinementMethod, HookAnswer, HookEvent, HookMessage,
-    HookReply, MessageError, ParsedMessage, QuestionSupport, SampleCall, ToolUseResult,
-    claude_like, plugin,
+    Agent, AgentAbilities, AgentExtras, HookAnswer, HookEvent, HookMessage, HookReply,
+    MessageError, ParsedMessage, SampleCall, ToolUseResult, claude_like, plugin,
 };
 use crate::context::UserContext;
 use crate::tool_input::{self, CallContext, ToolError};

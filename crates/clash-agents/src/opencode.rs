@@ -18,8 +18,8 @@ use super::wiring::json_edit::JsonSyntax;
 use super::wiring::one_key::OneKey;
 use super::wiring::{ClashCall, InstallScope, WholeFile, WiredFile};
 use super::{
-    Agent, AgentAbilities, AgentExtras, ConfinementMethod, HookMessage, QuestionSupport,
-    ToolUseResult, claude_like, patch, plugin,
+    Agent, AgentAbilities, AgentExtras, ConfinementMethod, HookMessage, ToolUseResult, claude_like,
+    patch, plugin,
 };
 use crate::context::UserContext;
 use crate::tool_input::{CallContext, ToolError};
