@@ -18,7 +18,8 @@ pub(crate) fn tool_uses(agent: &Agent, messages: &str) -> Vec<String> {
 /// Checks that the start of a message is never a message.
 pub(crate) fn no_part_is_a_message(agent: &Agent, message: &str) {
     for end in 0..message.len() {
-        assert!((agent.parse)(&message.as_bytes()[..end]).is_err(), "{}", &message[..end]);
+        let start = message.as_bytes().get(..end).unwrap_or_default();
+        assert!((agent.parse)(start).is_err(), "the first {end} bytes of {message}");
     }
 }
 
