@@ -1,168 +1,188 @@
-//! Runs a command in a sandbox written on the command line; what the tests and
-//! the attack kit use in place of the clash binary.
+//! Runs a command in a sandbox described on the command line. The tests and the attack probes
+//! use it in place of the clash binary.
 //!
 //! `room --rw DIR --r DIR --rx DIR --allow CAPS DIR --deny CAPS DIR --literal CAPS FILE
 //! --deny-literal CAPS FILE --glob CAPS DIR PATTERN --deny-glob CAPS DIR PATTERN
 //! --regex CAPS DIR PATTERN --deny-regex CAPS DIR PATTERN
 //! --children CAPS DIR --deny-children CAPS DIR --default-allow --unprotect PATH
-//! --net deny|allow --localhost PORT --serve PORT --cwd DIR --home DIR --project DIR --tmp DIR --cage PATH --host FILE
-//! --simulate HOST --ahead --unprotected --limit NAME N --show -- cmd …`
+//! --net deny|allow --localhost PORT --serve PORT --cwd DIR --home DIR --project DIR --tmp DIR
+//! --cage PATH --host FILE --simulate HOST --ahead --unprotected --limit NAME N --show -- cmd …`
 //!
-//! `--ahead` begins namespaces whatever the host is, as a record that lies would.
+//! `--ahead` starts the helper process whatever the host can do, as after a wrong record.
 #![expect(clippy::print_stderr, reason = "a program, not the library")]
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clash_policy::{
     Effect, FileCaps, FsRule, HostPattern, NetRule, NetworkAccess, PathPattern, PolicyPlaces,
-    PolicyRegex, PolicySpan, ProcessLifetime, ProtectSettings, ResourceLimits, Sandbox,
-    WriteTarget,
+    PolicyRegex, PolicySpan, ProcessLifetime, Sandbox, WriteTarget,
 };
-use clash_sandbox::facts::RoomSupport;
-use clash_sandbox::host::with_limit_facts;
+use clash_sandbox::disk::Disk;
+use clash_sandbox::facts::{HostFacts, RoomSupport};
+use clash_sandbox::host;
 use clash_sandbox::launch::{Ahead, Command, LaunchError, run};
-use clash_sandbox::plan::{Cage, Request, Temporary, plan_with_report};
+use clash_sandbox::plan::report::Report;
+use clash_sandbox::plan::{Cage, Plan, Request, Temporary, plan_with_report};
+use clash_sandbox::planted::Alone;
 
-fn caps(letters: &str) -> FileCaps {
-    FileCaps::parse(letters).unwrap_or(FileCaps::NONE)
-}
-
-fn rule(path: &str, caps: FileCaps) -> FsRule {
-    FsRule {
-        pattern: PathPattern::Subpath { path: path.to_owned(), follow_worktrees: true },
-        effect: Effect::Allow,
-        caps,
-        writes: WriteTarget::InPlace,
-        span: PolicySpan { file: "room".to_owned(), line: 1, column: 1 },
-    }
-}
-
-fn regex(pattern: String) -> Option<PolicyRegex> {
-    use regex_automata::dfa::{StartKind, dense};
-    let anchored = dense::Config::new().start_kind(StartKind::Anchored);
-    let whole = format!(r"\A(?:{pattern})\z");
-    let dfa = dense::Builder::new().configure(anchored).build(&whole).ok()?;
-    let automaton = dfa.to_sparse().ok()?.to_bytes_native_endian();
-    Some(PolicyRegex { pattern, automaton })
-}
-
-fn effect(form: &str) -> Effect {
-    if form.starts_with("--deny") { Effect::Deny } else { Effect::Allow }
+/// The options before `--`.
+struct RoomOptions {
+    sandbox: Sandbox,
+    cwd: Option<PathBuf>,
+    home: PathBuf,
+    project: PathBuf,
+    tmp: PathBuf,
+    session: Option<PathBuf>,
+    cage: Cage,
+    host: Option<HostFacts>,
+    ahead: bool,
+    show: bool,
 }
 
 fn main() -> ExitCode {
     let mut args = std::env::args_os().skip(1);
-    let mut fs = Vec::new();
-    let mut net = NetworkAccess::Deny;
-    let mut cwd = None;
-    let mut home = PathBuf::from("/nonexistent/home");
-    let mut project = PathBuf::from("/nonexistent/project");
-    let mut cage = Cage::default();
-    let mut show = false;
-    let mut host = None;
-    let mut tmp = PathBuf::from("/tmp");
-    let mut session = None;
-    let mut protect = ProtectSettings::default();
-    let mut limits = ResourceLimits::default();
-    let mut serve = Vec::new();
-    let mut lifetime = None;
-    let mut default = Effect::Deny;
-    let mut lie = false;
-    while let Some(flag) = args.next() {
-        let mut value = || args.next().unwrap_or_default().into_string().unwrap_or_default();
-        match flag.to_str() {
-            Some("--rw") => fs.push(rule(&value(), FileCaps::ALL)),
-            Some("--r") => fs.push(rule(&value(), FileCaps::READ)),
-            Some("--rx") => fs.push(rule(&value(), FileCaps::READ.union(FileCaps::EXECUTE))),
-            Some("--allow") => {
-                let caps = caps(&value());
-                fs.push(rule(&value(), caps));
-            }
-            Some("--deny") => {
-                let caps = caps(&value());
-                fs.push(FsRule { effect: Effect::Deny, ..rule(&value(), caps) });
-            }
-            Some(form @ ("--literal" | "--deny-literal" | "--children" | "--deny-children")) => {
-                let caps = caps(&value());
-                let path = value();
-                let pattern = match form {
-                    "--literal" | "--deny-literal" => PathPattern::Literal(path.clone()),
-                    _ => PathPattern::Children(path.clone()),
-                };
-                fs.push(FsRule { pattern, effect: effect(form), ..rule(&path, caps) });
-            }
-            Some(form @ ("--glob" | "--deny-glob" | "--regex" | "--deny-regex")) => {
-                let caps = caps(&value());
-                let (prefix, pattern) = (value(), value());
-                let rule = rule(&prefix, caps);
-                let pattern = match form {
-                    "--glob" | "--deny-glob" => PathPattern::Glob { prefix, pattern },
-                    _ => match regex(pattern) {
-                        Some(regex) => PathPattern::Regex { prefix, regex },
-                        None => return ExitCode::from(2),
-                    },
-                };
-                fs.push(FsRule { pattern, effect: effect(form), ..rule });
-            }
-            Some("--default-allow") => default = Effect::Allow,
-            Some("--unprotect") => protect.except.push(value()),
-            Some("--simulate") => {
-                let mut known = host.take().unwrap_or_else(clash_sandbox::host::probe_facts);
-                if clash_sandbox::host::simulate(&mut known, &value()).is_err() {
-                    return ExitCode::from(2);
-                }
-                host = Some(known);
-            }
-            Some("--host") => {
-                host = Some(clash_sandbox::host::load_facts(std::path::Path::new(&value())))
-            }
-            Some("--ahead") => lie = true,
-            Some("--unprotected") => protect.standard = false,
-            Some("--lifetime") => {
-                let word = value();
-                lifetime = ProcessLifetime::ALL.into_iter().find(|known| known.word() == word);
-            }
-            Some("--limit") => {
-                let name = value();
-                let limit = value().parse().ok();
-                match name.as_str() {
-                    "memory" => limits.memory_bytes = limit,
-                    "processes" => limits.processes = limit,
-                    "cpu" => limits.cpu_seconds = limit,
-                    "wall" => limits.wall_seconds = limit,
-                    "files" => limits.files = limit,
-                    _ => limits.file_size_bytes = limit,
-                }
-            }
-            Some("--session-tmp") => session = Some(PathBuf::from(value())),
-            Some("--tmp") => tmp = PathBuf::from(value()),
-            Some("--localhost") => {
-                let ports = vec![value().parse().unwrap_or(0)];
-                let host = HostPattern::Localhost;
-                let rule =
-                    NetRule { host, ports, effect: Effect::Allow, span: PolicySpan::default() };
-                net = NetworkAccess::Hosts { rules: vec![rule], default: Effect::Deny };
-            }
-            Some("--serve") => serve.push(value().parse().unwrap_or(0)),
-            Some("--net") => {
-                net = if value() == "allow" { NetworkAccess::Allow } else { NetworkAccess::Deny }
-            }
-            Some("--cwd") => cwd = Some(PathBuf::from(value())),
-            Some("--home") => home = PathBuf::from(value()),
-            Some("--project") => project = PathBuf::from(value()),
-            Some("--cage") => cage.paths.push(PathBuf::from(value())),
-            Some("--show") => show = true,
-            Some("--") => break,
-            _ => {
-                eprintln!("room: unknown option {flag:?}");
-                return ExitCode::from(2);
-            }
+    let options = match RoomOptions::parse(&mut args) {
+        Ok(options) => options,
+        Err(message) => {
+            eprintln!("room: {message}");
+            return ExitCode::from(2);
+        }
+    };
+    let program = args.next().unwrap_or_else(|| OsString::from("true"));
+    launch(options, program, args.collect())
+}
+
+impl RoomOptions {
+    fn new() -> Self {
+        Self {
+            sandbox: Sandbox {
+                net: NetworkAccess::Deny,
+                default: Effect::Deny,
+                ..Sandbox::named("room")
+            },
+            cwd: None,
+            home: PathBuf::from("/nonexistent/home"),
+            project: PathBuf::from("/nonexistent/project"),
+            tmp: PathBuf::from("/tmp"),
+            session: None,
+            cage: Cage::default(),
+            host: None,
+            ahead: false,
+            show: false,
         }
     }
-    let sandbox =
-        Sandbox { fs, net, serve, protect, limits, lifetime, default, ..Sandbox::named("room") };
+
+    fn parse(args: &mut dyn Iterator<Item = OsString>) -> Result<Self, String> {
+        let mut options = Self::new();
+        while let Some(flag) = args.next() {
+            let mut value = || args.next().unwrap_or_default().into_string().unwrap_or_default();
+            match flag.to_str() {
+                Some("--") => break,
+                Some(flag) => options.set(flag, &mut value)?,
+                None => return Err(format!("unknown option {flag:?}")),
+            }
+        }
+        Ok(options)
+    }
+
+    fn set(&mut self, flag: &str, value: &mut dyn FnMut() -> String) -> Result<(), String> {
+        let sandbox = &mut self.sandbox;
+        match flag {
+            "--default-allow" => sandbox.default = Effect::Allow,
+            "--unprotect" => sandbox.protect.except.push(value()),
+            "--unprotected" => sandbox.protect.standard = false,
+            "--lifetime" => {
+                let word = value();
+                sandbox.lifetime =
+                    ProcessLifetime::ALL.into_iter().find(|known| known.word() == word);
+            }
+            "--limit" => self.set_limit(&value(), &value()),
+            "--localhost" => sandbox.net = localhost(&value()),
+            "--serve" => sandbox.serve.push(value().parse().unwrap_or(0)),
+            "--net" => {
+                sandbox.net =
+                    if value() == "allow" { NetworkAccess::Allow } else { NetworkAccess::Deny }
+            }
+            "--simulate" => {
+                let mut facts = self.host.take().unwrap_or_else(host::probe_facts);
+                host::simulate(&mut facts, &value()).map_err(|error| error.to_string())?;
+                self.host = Some(facts);
+            }
+            "--host" => self.host = Some(host::load_facts(Path::new(&value()))),
+            "--ahead" => self.ahead = true,
+            "--session-tmp" => self.session = Some(PathBuf::from(value())),
+            "--tmp" => self.tmp = PathBuf::from(value()),
+            "--cwd" => self.cwd = Some(PathBuf::from(value())),
+            "--home" => self.home = PathBuf::from(value()),
+            "--project" => self.project = PathBuf::from(value()),
+            "--cage" => self.cage.paths.push(PathBuf::from(value())),
+            "--show" => self.show = true,
+            _ => sandbox.fs.push(file_rule(flag, value)?),
+        }
+        Ok(())
+    }
+
+    fn set_limit(&mut self, name: &str, value: &str) {
+        let limits = &mut self.sandbox.limits;
+        let limit = value.parse().ok();
+        match name {
+            "memory" => limits.memory_bytes = limit,
+            "processes" => limits.processes = limit,
+            "cpu" => limits.cpu_seconds = limit,
+            "wall" => limits.wall_seconds = limit,
+            "files" => limits.files = limit,
+            _ => limits.file_size_bytes = limit,
+        }
+    }
+}
+
+fn file_rule(flag: &str, value: &mut dyn FnMut() -> String) -> Result<FsRule, String> {
+    let tree = |path: String| PathPattern::Subpath { path, follow_worktrees: true };
+    let (caps, pattern) = match flag {
+        "--rw" => (FileCaps::ALL, tree(value())),
+        "--r" => (FileCaps::READ, tree(value())),
+        "--rx" => (FileCaps::READ.union(FileCaps::EXECUTE), tree(value())),
+        _ => {
+            let form = flag.strip_prefix("--deny-").or_else(|| flag.strip_prefix("--"));
+            let caps = FileCaps::parse(&value()).unwrap_or(FileCaps::NONE);
+            let pattern = match form.unwrap_or_default() {
+                "allow" | "deny" => tree(value()),
+                "literal" => PathPattern::Literal(value()),
+                "children" => PathPattern::Children(value()),
+                "glob" => PathPattern::Glob { prefix: value(), pattern: value() },
+                "regex" => PathPattern::Regex { prefix: value(), regex: regex(value())? },
+                _ => return Err(format!("unknown option {flag:?}")),
+            };
+            (caps, pattern)
+        }
+    };
+    let effect = if flag.starts_with("--deny") { Effect::Deny } else { Effect::Allow };
+    let span = PolicySpan { file: "room".to_owned(), line: 1, column: 1 };
+    Ok(FsRule { pattern, effect, caps, writes: WriteTarget::InPlace, span })
+}
+
+fn regex(pattern: String) -> Result<PolicyRegex, String> {
+    use regex_automata::dfa::{StartKind, dense};
+    let anchored = dense::Config::new().start_kind(StartKind::Anchored);
+    let whole = format!(r"\A(?:{pattern})\z");
+    let dfa = dense::Builder::new().configure(anchored).build(&whole);
+    let dfa = dfa.map_err(|error| error.to_string())?;
+    let sparse = dfa.to_sparse().map_err(|error| error.to_string())?;
+    Ok(PolicyRegex { pattern, automaton: sparse.to_bytes_native_endian() })
+}
+
+fn localhost(port: &str) -> NetworkAccess {
+    let ports = vec![port.parse().unwrap_or(0)];
+    let host = HostPattern::Localhost;
+    let rule = NetRule { host, ports, effect: Effect::Allow, span: PolicySpan::default() };
+    NetworkAccess::Hosts { rules: vec![rule], default: Effect::Deny }
+}
+
+fn launch(options: RoomOptions, program: OsString, args: Vec<OsString>) -> ExitCode {
+    let RoomOptions { sandbox, cwd, home, project, tmp, session, cage, host, ahead, show } =
+        options;
     let places = PolicyPlaces {
         project,
         home,
@@ -173,17 +193,17 @@ fn main() -> ExitCode {
         sandbox: &sandbox,
         places: &places,
         cage: &cage,
-        disk: &clash_sandbox::disk::Disk::default(),
+        disk: &Disk::default(),
         extra: &[],
-        in_force: &clash_sandbox::planted::Alone,
+        in_force: &Alone,
         temporary: Temporary { session: session.as_deref(), host: &tmp },
         caches: None,
     };
-    let host = host.unwrap_or_else(clash_sandbox::host::probe_facts);
-    let host = with_limit_facts(host, &sandbox.limits);
-    let rooms = host.rooms == RoomSupport::Unprivileged;
-    let ahead = if rooms || lie { Ahead::start(&sandbox) } else { Ahead::default() };
-    let (plan, report) = match plan_with_report(&request, &host) {
+    let facts = host.unwrap_or_else(host::probe_facts);
+    let facts = host::with_limit_facts(facts, &sandbox.limits);
+    let helps = ahead || facts.rooms == RoomSupport::Unprivileged;
+    let helper = if helps { Ahead::start(&sandbox) } else { Ahead::default() };
+    let (plan, report) = match plan_with_report(&request, &facts) {
         Ok(planned) => planned,
         Err(refusal) => {
             eprintln!("room: {refusal}");
@@ -192,18 +212,10 @@ fn main() -> ExitCode {
         }
     };
     if show {
-        eprint!("{}", report);
-        for grant in &plan.grants {
-            eprintln!("{:5} {} ({})", grant.caps.to_string(), grant.path.display(), grant.why);
-        }
-        for step in plan.room.iter().flat_map(|room| &room.steps) {
-            eprintln!("{step}");
-        }
+        print(&plan, &report);
     }
     let (env, _) = clash_sandbox::environment::scrub(std::env::vars_os(), &[]);
-    let program = args.next().unwrap_or_else(|| OsString::from("true"));
-    let command = Command { program, args: args.collect(), env, cwd };
-    let error = run(&plan, &command, ahead);
+    let error = run(&plan, &Command { program, args, env, cwd }, helper);
     let cause = std::error::Error::source(&error).map(|e| format!(": {e}")).unwrap_or_default();
     eprintln!("room: {error}{cause}");
     ExitCode::from(match error {
@@ -212,4 +224,14 @@ fn main() -> ExitCode {
         LaunchError::NotExecutable { .. } => 126,
         _ => 125,
     })
+}
+
+fn print(plan: &Plan, report: &Report) {
+    eprint!("{report}");
+    for grant in &plan.grants {
+        eprintln!("{:5} {} ({})", grant.caps.to_string(), grant.path.display(), grant.why);
+    }
+    for step in plan.room.iter().flat_map(|room| &room.steps) {
+        eprintln!("{step}");
+    }
 }

@@ -260,33 +260,11 @@ fn make_with_mounts(
             .map_err(|why| Refusal::Uncounted { why, span: sandbox.span.clone() })?;
     }
     tier::execute(request, &rules, &grants, host, tier == Tier::Room, report)?;
-    let mut scratch = None;
-    let (room, watch) = match tier {
-        Tier::Direct => (None, None),
-        Tier::Watched => {
-            let mut rights = rights(request, &rules, &grants, &baseline)?;
-            rights.host_processes = true;
-            scratch = tier::scratch(request, &rights, report);
-            let processes = Processes::OfTheHost { net: net == Network::Allow };
-            let fixed = of_trees(&rights, &rules);
-            let (rules, grants, baseline) = (&rules, &grants, &baseline);
-            let sources = Sources { request, rules, grants, baseline, rights: &fixed };
-            let sight = Some(tier::sight(&sources));
-            // The kernel cannot tell a process's own entries in /proc from others', so the
-            // monitor sees every open.
-            let files = sandbox.limits.most_files();
-            (None, Some(Watch { rights, reads: true, processes, files, sight }))
-        }
-        Tier::Room => {
-            let rights = rights(request, &rules, &grants, &baseline)?;
-            let fixed = of_trees(&rights, &rules);
-            let (rules, grants, baseline) = (&rules, &grants, &baseline);
-            let sources = Sources { request, rules, grants, baseline, rights: &fixed };
-            let (room, unreadable) = view::room(&sources, host, net == Network::Deny, ports);
-            let rights = temporary::with_names(rights, request, &room);
-            let watch = beyond_mounts(&sources, host, rights, &room, unreadable);
-            (Some(room), watch)
-        }
+    let parts = PlanParts { request, rules: &rules, grants: &grants, baseline: &baseline };
+    let TierParts { room, watch, scratch } = match tier {
+        Tier::Direct => TierParts::default(),
+        Tier::Watched => watched_tier(&parts, net, report)?,
+        Tier::Room => room_tier(&parts, host, net, ports)?,
     };
     if watch.is_some() && sandbox.lifetime == Some(ProcessLifetime::Detached) {
         // No launcher would be left to carry out the calls.
@@ -318,6 +296,58 @@ fn make_with_mounts(
         scratch,
         redirects: Vec::new(),
     })
+}
+
+/// The resolved rules and grants, from which a tier is made.
+struct PlanParts<'a> {
+    request: &'a Request<'a>,
+    rules: &'a [Rule<'a>],
+    grants: &'a [Grant],
+    baseline: &'a [(&'static baseline::BaselineEntry, FileCaps)],
+}
+
+/// The parts of a plan that differ between the tiers.
+#[derive(Default)]
+struct TierParts {
+    room: Option<Room>,
+    watch: Option<Watch>,
+    scratch: Option<Scratch>,
+}
+
+fn watched_tier(
+    parts: &PlanParts<'_>,
+    net: Network,
+    report: &mut Report,
+) -> Result<TierParts, Refusal> {
+    let PlanParts { request, rules, grants, baseline } = *parts;
+    let mut rights = rights(request, rules, grants, baseline)?;
+    rights.host_processes = true;
+    let scratch = tier::scratch(request, &rights, report);
+    let processes = Processes::OfTheHost { net: net == Network::Allow };
+    let fixed = of_trees(&rights, rules);
+    let sources = Sources { request, rules, grants, baseline, rights: &fixed };
+    let sight = Some(tier::sight(&sources));
+    let files = request.sandbox.limits.most_files();
+    // The kernel cannot tell a process's own entries in /proc from others', so the monitor
+    // sees every open.
+    let watch = Watch { rights, reads: true, processes, files, sight };
+    Ok(TierParts { room: None, watch: Some(watch), scratch })
+}
+
+fn room_tier(
+    parts: &PlanParts<'_>,
+    host: &HostFacts,
+    net: Network,
+    ports: Ports,
+) -> Result<TierParts, Refusal> {
+    let PlanParts { request, rules, grants, baseline } = *parts;
+    let rights = rights(request, rules, grants, baseline)?;
+    let fixed = of_trees(&rights, rules);
+    let sources = Sources { request, rules, grants, baseline, rights: &fixed };
+    let (room, unreadable) = view::room(&sources, host, net == Network::Deny, ports);
+    let rights = temporary::with_names(rights, request, &room);
+    let watch = beyond_mounts(&sources, host, rights, &room, unreadable);
+    Ok(TierParts { room: Some(room), watch, scratch: None })
 }
 
 /// Whether a plan for this sandbox will make namespaces if it can, and if so whether one

@@ -39,9 +39,10 @@ const NOT_IN_PLAN: [&str; 6] =
     ["std::env", "std::process", "std::thread", "rustix::process", "rustix::thread", "libc::"];
 
 /// The crates from the bottom to the top. A crate that does not exist is skipped.
-const CRATES: [&str; 12] = [
+const CRATES: [&str; 13] = [
     "clash-shell",
     "clash-policy",
+    "clash-oracle",
     "clash-protocol",
     "clash-syntax",
     "clash-net",

@@ -1,8 +1,11 @@
 //! Attempts to use kernel facilities. Each attempt runs in a child process that is killed
 //! afterwards.
 
+mod listener;
+mod namespaces;
+
 use std::io::{self, Read};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -14,13 +17,13 @@ use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use super::probe::{ProbeItem, ProbeOutcome};
 use super::surroundings;
 use crate::facts::{Facility, RoomSupport};
-use crate::launch::error::LaunchError;
-use crate::linux::bpf::{self, BpfInstruction};
-use crate::linux::mounts::MountTree;
+use crate::linux::landlock;
 use crate::linux::sys::{self, ForkSide};
-use crate::linux::{limits, namespaces, seccomp};
 use crate::plan::LANDLOCK_ABI_NEEDED;
-use crate::plan::room::{Ports, Room, Step};
+pub(super) use listener::listened_to;
+use listener::{seccomp_filter, seccomp_listener};
+pub(super) use namespaces::{DomainState, domain, process_numbers, rooms};
+use namespaces::{mount_namespace, overlay_mount, pid_namespace, room, user_namespace};
 
 /// A step that failed in a child: its index in the attempt's list of steps, and the error
 /// number.
@@ -160,7 +163,7 @@ const ATTEMPTS: &[FacilityAttempt] = &[
 ];
 
 pub(crate) fn all() -> Vec<ProbeItem> {
-    let mut items = vec![landlock()];
+    let mut items = vec![landlock_item()];
     items.extend(ATTEMPTS.iter().map(attempt));
     items.push(room_item());
     items.extend(surroundings::items());
@@ -182,7 +185,7 @@ pub(super) fn missing(
     ProbeItem { name, outcome, detail: detail.into() }
 }
 
-fn landlock() -> ProbeItem {
+fn landlock_item() -> ProbeItem {
     let name = "landlock";
     let abi = sys::landlock_abi();
     let errata = sys::landlock_errata().map_or("unknown".to_owned(), |bits| format!("{bits:#x}"));
@@ -216,7 +219,7 @@ fn landlock() -> ProbeItem {
 /// Enters a domain that grants nothing, and checks that it denies access.
 fn landlock_domain() -> Result<(), FailedStep> {
     rustix::thread::set_no_new_privs(true).at(0)?;
-    crate::linux::landlock::enter_empty().map_err(|_| FailedStep { step: 1, errno: 0 })?;
+    landlock::enter_empty().map_err(|_| FailedStep { step: 1, errno: 0 })?;
     match openat(CWD, "/", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()) {
         Err(rustix::io::Errno::ACCESS) => Ok(()),
         _ => Err(FailedStep { step: 2, errno: 0 }),
@@ -297,75 +300,6 @@ fn wait_for(reader: OwnedFd) -> Result<[u8; 5], String> {
     Ok(answer)
 }
 
-fn seccomp_filter() -> Result<(), FailedStep> {
-    rustix::thread::set_no_new_privs(true).at(0)?;
-    let program = seccomp::filter(seccomp::FilterSurface::default())
-        .map_err(|_| FailedStep { step: 1, errno: 0 })?;
-    sys::install_filter(&program, 0).at(2)?;
-    match sys::unshare(libc::CLONE_NEWUSER) {
-        Err(error) if error.raw_os_error() == Some(libc::EPERM) => Ok(()),
-        _ => Err(FailedStep { step: 3, errno: 0 }),
-    }
-}
-
-/// The trapped call. It is harmless, and nothing else here makes it.
-const TRAPPED_CALL: libc::c_long = libc::SYS_getpriority;
-
-/// Has the same address in a child.
-static POINTED_AT: u8 = 1;
-
-/// Answers a call of another process with a descriptor, as the monitor does.
-fn seccomp_listener() -> Result<(), FailedStep> {
-    rustix::thread::set_no_new_privs(true).at(0)?;
-    let trap = [
-        BpfInstruction { code: bpf::LOAD, jt: 0, jf: 0, k: 0 },
-        BpfInstruction {
-            code: bpf::JEQ,
-            jt: 0,
-            jf: 1,
-            k: u32::try_from(TRAPPED_CALL).unwrap_or(u32::MAX),
-        },
-        BpfInstruction { code: bpf::RET, jt: 0, jf: 0, k: libc::SECCOMP_RET_USER_NOTIF },
-        seccomp::ALLOW_ALL,
-    ];
-    let installed = sys::install_filter(&trap, sys::WITH_LISTENER).at(1)?;
-    let listener = sys::listener(installed).ok_or(FailedStep { step: 1, errno: 0 })?;
-    let (reader, writer) = pipe_with(PipeFlags::CLOEXEC).at(2)?;
-    match sys::fork().at(2)? {
-        ForkSide::Child => {
-            drop((listener, writer));
-            let given = sys::trapped_call(TRAPPED_CALL);
-            let told = given.is_ok_and(|fd| rustix::io::write(fd, b"!") == Ok(1));
-            sys::exit_now(i32::from(!told))
-        }
-        ForkSide::Parent(pid) => {
-            // The filter of an outer sandbox may permit the listener but not reading
-            // memory.
-            let read = sys::read_memory(pid, (&raw const POINTED_AT).addr() as u64, &mut [0]);
-            let answered = sys::next_notice(&listener).and_then(|notice| {
-                let number = sys::give(&listener, notice.id, &writer, true)?;
-                sys::answer(&listener, notice.id, number.into());
-                Ok(())
-            });
-            // Without a listener, the child no longer waits for an answer.
-            drop((listener, writer));
-            let mut said = [0; 1];
-            let heard = rustix::io::read(&reader, &mut said);
-            let _ = waitpid(Pid::from_raw(pid), WaitOptions::empty());
-            read.at(5)?;
-            answered.at(3)?;
-            if heard == Ok(1) { Ok(()) } else { Err(FailedStep { step: 4, errno: 0 }) }
-        }
-    }
-}
-
-/// True if an outer listener receives the calls of this process. The kernel permits only
-/// one and reports `EBUSY`.
-pub(crate) fn listened_to() -> bool {
-    let failed = in_child(seccomp_listener).ok().and_then(Result::err);
-    failed.is_some_and(|FailedStep { step, errno }| step == 1 && errno == libc::EBUSY)
-}
-
 pub(crate) fn notify() -> Facility {
     facility("seccomp listener")
 }
@@ -401,23 +335,6 @@ pub(crate) fn reflink(directory: &Path) -> Facility {
     }
 }
 
-/// How rooms can be made, found by making one with its own network and processes.
-pub(crate) fn rooms() -> RoomSupport {
-    let root = rustix::process::geteuid().is_root();
-    if root && matches!(in_child(room_of_root), Ok(Ok(()))) {
-        return RoomSupport::Root;
-    }
-    let why = match in_child(room) {
-        Ok(Ok(())) => return RoomSupport::Unprivileged,
-        Ok(Err(FailedStep { step, errno })) => {
-            let step = ROOM_STEPS.get(usize::from(step)).copied().unwrap_or("unknown step");
-            format!("{step}: {}", io::Error::from_raw_os_error(errno))
-        }
-        Err(what) => what,
-    };
-    RoomSupport::Impossible { why }
-}
-
 fn room_item() -> ProbeItem {
     let name = "room";
     let purpose = "every sandbox that may write, or that denies inside what it allows";
@@ -429,201 +346,5 @@ fn room_item() -> ProbeItem {
             let hint = hint.map(|FailedStep { step, errno }| room_hint(step, errno));
             missing(name, why, hint, purpose)
         }
-    }
-}
-
-const ROOM_STEPS: [&str; 6] = [
-    "new namespaces",
-    "the user's identity in the new namespace",
-    "the loopback interface",
-    "a process of the room",
-    "a root of the room's own",
-    "devices and processes of the room",
-];
-
-fn room() -> Result<(), FailedStep> {
-    make_room(true)
-}
-
-fn room_of_root() -> Result<(), FailedStep> {
-    make_room(false)
-}
-
-fn make_room(user_namespace: bool) -> Result<(), FailedStep> {
-    let room = Room {
-        user_namespace,
-        own_network: true,
-        ports: Ports::default(),
-        unix_sockets: false,
-        inside: crate::plan::room::Inside::Commands,
-        lives_on: false,
-        returned: Vec::new(),
-        steps: Vec::new(),
-    };
-    let left = namespaces::make_with_parts(&room);
-    let rest = || {
-        namespaces::make_network()
-            .map_err(LaunchError::from)
-            .and_then(|()| namespaces::own_processes())
-    };
-    let parts = left.and_then(|parts| rest().map(|()| parts)).map_err(|error| match error {
-        LaunchError::Root(e) => FailedStep { step: 4, errno: e.raw_os_error().unwrap_or(0) },
-        LaunchError::Identity(e) => FailedStep { step: 1, errno: e.raw_os_error().unwrap_or(0) },
-        LaunchError::Loopback(e) => FailedStep { step: 2, errno: e.raw_os_error().unwrap_or(0) },
-        LaunchError::Namespaces(e) => FailedStep { step: 0, errno: e.raw_os_error().unwrap_or(0) },
-        _ => FailedStep { step: 0, errno: 0 },
-    })?;
-    match sys::fork().at(3)? {
-        ForkSide::Child => {
-            let steps = || -> Result<(), u8> {
-                let steps = [Step::Devices, Step::Processes { maps: false }];
-                let mut view = MountTree::new(parts, &steps).map_err(|_| 4)?;
-                steps.iter().try_for_each(|step| view.step(step)).map_err(|_| 5)?;
-                view.enter(crate::plan::room::Inside::Commands).map_err(|_| 4)
-            };
-            sys::exit_now(steps().err().map_or(0, i32::from))
-        }
-        ForkSide::Parent(pid) => {
-            let status = waitpid(Pid::from_raw(pid), WaitOptions::empty()).at(3)?;
-            match status.and_then(|(_, status)| status.exit_status()) {
-                Some(0) => Ok(()),
-                Some(step @ 4..=5) => {
-                    Err(FailedStep { step: u8::try_from(step).unwrap_or(3), errno: libc::EPERM })
-                }
-                _ => Err(FailedStep { step: 3, errno: 0 }),
-            }
-        }
-    }
-}
-
-/// Steps 0 to 3 of every attempt with a namespace.
-fn user_namespace() -> Result<(), FailedStep> {
-    let (uid, gid) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
-    sys::unshare(libc::CLONE_NEWUSER).at(0)?;
-    write_file("/proc/self/setgroups", b"deny").at(1)?;
-    write_file("/proc/self/uid_map", IdMap::new(uid).text()).at(2)?;
-    write_file("/proc/self/gid_map", IdMap::new(gid).text()).at(3)
-}
-
-fn mount_namespace() -> Result<(), FailedStep> {
-    user_namespace()?;
-    sys::unshare(libc::CLONE_NEWNS).at(4)?;
-    sys::mount(c"none", c"/", None, libc::MS_REC | libc::MS_PRIVATE, None).at(5)?;
-    sys::mount(c"none", c"/tmp", Some(c"tmpfs"), 0, None).at(6)
-}
-
-fn overlay_mount() -> Result<(), FailedStep> {
-    mount_namespace()?;
-    for name in [c"/tmp/l", c"/tmp/u", c"/tmp/w", c"/tmp/m"] {
-        rustix::fs::mkdir(name, Mode::RWXU).at(7)?;
-    }
-    let options = c"userxattr,lowerdir=/tmp/l,upperdir=/tmp/u,workdir=/tmp/w";
-    sys::mount(c"none", c"/tmp/m", Some(c"overlay"), 0, Some(options)).at(8)
-}
-
-fn pid_namespace() -> Result<(), FailedStep> {
-    user_namespace()?;
-    sys::unshare(libc::CLONE_NEWPID).at(4)?;
-    match sys::fork().at(5)? {
-        ForkSide::Child => {
-            let first = rustix::process::getpid().as_raw_nonzero().get() == 1;
-            sys::exit_now(i32::from(!first))
-        }
-        ForkSide::Parent(pid) => {
-            let status = waitpid(Pid::from_raw(pid), WaitOptions::empty()).at(6)?;
-            let good = status.is_some_and(|(_, s)| s.exit_status() == Some(0));
-            if good { Ok(()) } else { Err(FailedStep { step: 6, errno: 0 }) }
-        }
-    }
-}
-
-/// Whether root's processes can be limited by the process numbers of a namespace.
-pub(crate) fn process_numbers() -> Result<(), String> {
-    match in_child(number_processes) {
-        Ok(Ok(())) => Ok(()),
-        Ok(Err(FailedStep { step, errno })) => {
-            let steps = ["unshare(NEWPID)", "fork into it", "limit its process numbers"];
-            let step = steps.get(usize::from(step)).copied().unwrap_or("unknown step");
-            Err(format!("{step}: {}", io::Error::from_raw_os_error(errno)))
-        }
-        Err(what) => Err(what),
-    }
-}
-
-fn number_processes() -> Result<(), FailedStep> {
-    if sys::unshare(libc::CLONE_NEWPID).is_err() {
-        sys::unshare(libc::CLONE_NEWUSER | libc::CLONE_NEWPID).at(0)?;
-    }
-    match sys::fork().at(1)? {
-        ForkSide::Child => {
-            let numbered = limits::process_numbers()
-                .and_then(|settings| limits::number_processes(&settings, 100));
-            sys::exit_now(numbered.err().map_or(0, rustix::io::Errno::raw_os_error))
-        }
-        ForkSide::Parent(pid) => {
-            let status = waitpid(Pid::from_raw(pid), WaitOptions::empty()).at(1)?;
-            match status.and_then(|(_, status)| status.exit_status()) {
-                Some(0) => Ok(()),
-                errno => Err(FailedStep { step: 2, errno: errno.unwrap_or(0) }),
-            }
-        }
-    }
-}
-
-fn write_file(path: &str, text: &[u8]) -> rustix::io::Result<()> {
-    let fd = openat(CWD, path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
-    rustix::io::write(fd.as_fd(), text).map(drop)
-}
-
-/// The text `ID ID 1`, made without allocating.
-struct IdMap {
-    text: [u8; 32],
-    length: usize,
-}
-
-impl IdMap {
-    fn new(id: u32) -> Self {
-        let mut map = Self { text: [0; 32], length: 0 };
-        for number in [id, id, 1] {
-            map.number(number);
-            map.push(b' ');
-        }
-        map
-    }
-
-    fn number(&mut self, number: u32) {
-        if number >= 10 {
-            self.number(number / 10);
-        }
-        self.push(b'0' + u8::try_from(number % 10).unwrap_or(0));
-    }
-
-    fn push(&mut self, byte: u8) {
-        if let Some(slot) = self.text.get_mut(self.length) {
-            *slot = byte;
-            self.length += 1;
-        }
-    }
-
-    fn text(&self) -> &[u8] {
-        self.text.get(..self.length).unwrap_or_default()
-    }
-}
-
-/// Whether this process is already in a Landlock domain.
-pub(crate) enum DomainState {
-    Inside,
-    Outside,
-    Unknown,
-}
-
-/// No call tells a process whether it is in a Landlock domain. But every domain denies
-/// changes of mounts, even to root in a new user namespace. The error is EPERM where
-/// `mount` itself is permitted.
-pub(crate) fn domain() -> DomainState {
-    match in_child(mount_namespace) {
-        Ok(Ok(())) => DomainState::Outside,
-        Ok(Err(FailedStep { step: 5, errno })) if errno == libc::EPERM => DomainState::Inside,
-        _ => DomainState::Unknown,
     }
 }

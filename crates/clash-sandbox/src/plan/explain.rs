@@ -61,100 +61,112 @@ pub(super) fn tier(
         report.say(|| denied(deny, watch, room));
     }
     if let Some(watch) = watch {
-        let kept = entries(&watch.rights.sandbox.protect).count();
-        if kept > 0 {
-            let why = "neither made nor changed at any depth of the project, nor can a directory \
-                 be renamed so that one of them comes to be";
-            report.say(|| Line::new(format!("{kept} persistence paths"), "monitor", why));
-        }
-        for path in &watch.rights.held {
-            let why = "git finds its repository or its hooks by it";
-            report.say(|| Line::new(path.display().to_string(), "monitor", why));
-        }
-        let why = match watch.reads {
-            false => {
-                "opens for writing and calls that change names, modes and times are carried \
-                 out by the launcher, inside the same Landlock rules"
-            }
-            true if room.is_none() => {
-                "every open and every look at a path is carried out by the launcher, because no \
-                 namespace hides the host's files and processes: each costs several times as much"
-            }
-            true => {
-                "every open is carried out by the launcher, because a rule takes reading away \
-                 where no mount can: opening a file costs several times as much"
-            }
-        };
-        report.say(|| Line::new("names that do not exist yet", "monitor", why));
+        monitor(report, watch, room);
     }
-    let mut say = |rule: &str, mechanism: &'static str, why: &str| {
-        report.say(|| Line::new(rule, mechanism, why));
-    };
-    match (net, room) {
-        (Network::Deny, Some(_)) => {
-            say(
-                "network deny",
-                "network namespace",
-                "it has a loopback of its own and nothing else",
-            );
+    network(report, net, room);
+    unix_sockets(report, room);
+    other_processes(report, watch, room);
+    kernel(report, host);
+    metadata(report, watch, room);
+    background(report, watch, room);
+}
+
+fn say(report: &mut Report, rule: &str, mechanism: &'static str, why: &str) {
+    report.say(|| Line::new(rule, mechanism, why));
+}
+
+fn monitor(report: &mut Report, watch: &Watch, room: Option<&Room>) {
+    let kept = entries(&watch.rights.sandbox.protect).count();
+    if kept > 0 {
+        let why = "neither made nor changed at any depth of the project, nor can a directory \
+             be renamed so that one of them appears";
+        report.say(|| Line::new(format!("{kept} persistence paths"), "monitor", why));
+    }
+    for path in &watch.rights.held {
+        let why = "git finds its repository or its hooks by it";
+        report.say(|| Line::new(path.display().to_string(), "monitor", why));
+    }
+    let why = match watch.reads {
+        false => {
+            "the launcher carries out opens for writing and calls that change names, modes and \
+             times, inside the same Landlock rules"
         }
-        (Network::Deny, None) => say(
+        true if room.is_none() => {
+            "the launcher carries out every open and every look at a path, because no namespace \
+             hides the host's files and processes: each costs several times as much"
+        }
+        true => {
+            "the launcher carries out every open, because a rule takes reading away where no \
+             mount can: opening a file costs several times as much"
+        }
+    };
+    say(report, "names that do not exist yet", "monitor", why);
+}
+
+fn network(report: &mut Report, net: Network, room: Option<&Room>) {
+    let (rule, mechanism, why) = match (net, room) {
+        (Network::Deny, Some(_)) => {
+            ("network deny", "network namespace", "it has a loopback of its own and nothing else")
+        }
+        (Network::Deny, None) => (
             "network deny",
             "seccomp + landlock",
             "no internet socket can be made, and Landlock denies TCP on any other",
         ),
-        (Network::Allow, _) => say(
+        (Network::Allow, _) => (
             "network allow",
             "seccomp",
             "TCP, UDP and the routing socket only: no raw, MPTCP, SCTP or VSOCK sockets",
         ),
-    }
-    if let Some(room) = room {
-        for (what, ports, why) in [
-            (
-                "localhost",
-                &room.ports.reached,
-                "taken inside by a process outside that connects to the host's loopback, this \
-                 port, and nothing else",
-            ),
-            (
-                "serve",
-                &room.ports.served,
-                "the host's loopback is listened on, and each connection is one to the room's own",
-            ),
-        ] {
-            for port in ports {
-                say(&format!("{what} {port}"), "forwarder", why);
-            }
+    };
+    say(report, rule, mechanism, why);
+    let Some(room) = room else { return };
+    let reached = "a process outside takes the connection and connects to this port of the host's \
+         loopback, and to nothing else";
+    let served = "the launcher listens on the host's loopback and connects to the room's own for \
+         each connection";
+    for (rule, ports, why) in
+        [("localhost", &room.ports.reached, reached), ("serve", &room.ports.served, served)]
+    {
+        for port in ports {
+            say(report, &format!("{rule} {port}"), "forwarder", why);
         }
     }
-    if room.is_some_and(|room| room.unix_sockets) {
-        say(
-            "unix sockets",
+}
+
+fn unix_sockets(report: &mut Report, room: Option<&Room>) {
+    let (mechanism, why) = match room.is_some_and(|room| room.unix_sockets) {
+        true => (
             "mount namespace",
-            "a socket is granted by name; others can be seen only inside trees that may be written",
-        );
-    } else {
-        say(
-            "unix sockets",
+            "a socket is granted by name; others are visible only inside trees that may be written",
+        ),
+        false => (
             "seccomp",
             "none can be made, whatever the network rule: docker, ssh agent, session bus and X11 \
              listen on paths that Landlock cannot guard before ABI 9; connected stream pairs stay",
-        );
-    }
-    let (others, why) = match (room, watch) {
+        ),
+    };
+    say(report, "unix sockets", mechanism, why);
+}
+
+fn other_processes(report: &mut Report, watch: Option<&Watch>, room: Option<&Room>) {
+    let (mechanism, why) = match (room, watch) {
         (Some(_), _) => ("pid namespace + landlock", "no other process can be seen or reached"),
         (None, Some(_)) => (
             "landlock + monitor",
-            "no other process can be reached, and of /proc each sees its own entries alone",
+            "no other process can be reached, and each sees only its own entries of /proc",
         ),
         (None, None) => (
             "landlock",
             "no signal, ptrace, memory, environment or descriptor of a process outside the sandbox",
         ),
     };
-    say("other processes", others, why);
+    say(report, "other processes", mechanism, why);
+}
+
+fn kernel(report: &mut Report, host: &HostFacts) {
     say(
+        report,
         "kernel surface",
         "seccomp",
         "no namespaces, mounts, io_uring, bpf, keys, foreign or x32 system calls; nothing typed \
@@ -165,49 +177,52 @@ pub(super) fn tier(
     } else {
         "no set-user-id gain, no capabilities"
     };
-    say("privileges", "no_new_privs + capset", privileges);
-    say("inherited descriptors", "close_range", "only stdin, stdout and stderr get through");
-    match (room, watch) {
-        (Some(_), _) => say(
-            "metadata outside the grants",
+    say(report, "privileges", "no_new_privs + capset", privileges);
+    let streams = "only stdin, stdout and stderr get through";
+    say(report, "inherited descriptors", "close_range", streams);
+}
+
+fn metadata(report: &mut Report, watch: Option<&Watch>, room: Option<&Room>) {
+    let (mechanism, why) = match (room, watch) {
+        (Some(_), _) => (
             "mount namespace",
-            "what is not granted is not there, and what is only read is mounted read-only",
+            "paths without a grant are not there, and read-only paths are mounted read-only",
         ),
-        (None, Some(_)) => say(
-            "metadata outside the grants",
+        (None, Some(_)) => (
             "monitor",
-            "answered as if it were not there; only whether it is can be told by trying to \
-             execute it or to make it the working directory",
+            "paths without a grant seem not to be there; only the errors of `execve` and `chdir` \
+             tell whether one exists",
         ),
-        (None, None) => say(
-            "metadata outside the grants",
+        (None, None) => (
             Line::NOTHING,
             "names, sizes, modes and times can be seen; none of them can be changed",
         ),
-    }
-    match (room, watch) {
-        (Some(Room { lives_on: true, .. }), _) => say(
-            "background processes",
-            "pid namespace",
-            "live on in the room, unless the launcher is killed",
-        ),
-        (Some(_), _) => say(
-            "background processes",
-            "pid namespace",
-            "all of the room ends with the command, and with the launcher",
-        ),
-        (None, Some(_)) => say(
-            "background processes",
+    };
+    say(report, "metadata outside the grants", mechanism, why);
+}
+
+fn background(report: &mut Report, watch: Option<&Watch>, room: Option<&Room>) {
+    let rule = "background processes";
+    let (rule, mechanism, why) = match (room, watch) {
+        (Some(Room { lives_on: true, .. }), _) => {
+            (rule, "pid namespace", "live on in the room, unless the launcher is killed")
+        }
+        (Some(_), _) => {
+            (rule, "pid namespace", "all of the room ends with the command, and with the launcher")
+        }
+        (None, Some(_)) => (
+            rule,
             "launcher",
-            "what the command leaves behind becomes the child of a process that ends it with the \
-             command, and with the launcher",
+            "orphans become children of a guard process, which ends them with the command, and \
+             with the launcher",
         ),
-        (None, None) => say(
+        (None, None) => (
             "process list, background processes",
             Line::NOTHING,
             "the process list is visible, a daemon outlives the command",
         ),
-    }
+    };
+    say(report, rule, mechanism, why);
 }
 
 fn denied(deny: &Rule<'_>, watch: Option<&Watch>, room: Option<&Room>) -> Line {
@@ -225,22 +240,23 @@ fn denied(deny: &Rule<'_>, watch: Option<&Watch>, room: Option<&Room>) -> Line {
         Some(Step::Bind { access, .. } | Step::Rebind { access, .. }) if !deny.wider() => {
             Line::new(text, "mount", format!("a mount of its own: {access}"))
         }
-        _ if watch.is_some() && deny.wider() => {
-            Line::new(text, "monitor", "each name is looked at when it is used, also new ones")
-        }
+        _ if watch.is_some() && deny.wider() => Line::new(
+            text,
+            "monitor",
+            "the monitor judges each name when it is used, also new ones",
+        ),
         _ if watch.is_some() && deny.found == Found::Missing => Line::new(
             text,
             "monitor",
-            "it is not there, and cannot be made from inside; what others make meanwhile can be \
-             read, unless reading is watched",
+            "it does not exist, and cannot be made from inside; a file that a process outside makes \
+             meanwhile can be read, unless reading is watched",
         ),
-        _ if room.is_some() => Line::new(text, "mount namespace", "it is not in the view"),
+        _ if room.is_some() => Line::new(text, "mount namespace", "it is not in the mount tree"),
         _ if watch.is_some() => Line::new(
             text,
             "landlock + monitor",
-            "each use is looked at where something around \
-             it is granted",
+            "the monitor judges each use where something around it is granted",
         ),
-        _ => Line::new(text, "landlock", "nothing grants it; what no rule grants is denied"),
+        _ => Line::new(text, "landlock", "no rule grants it, so it is denied"),
     }
 }

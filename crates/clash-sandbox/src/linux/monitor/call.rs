@@ -34,7 +34,6 @@ pub(super) enum DecodedCall {
 pub(super) type FileTimes = [(i64, i64); 2];
 
 const NOW: FileTimes = [(0, libc::UTIME_NOW), (0, libc::UTIME_NOW)];
-const WORKING_DIRECTORY: i32 = libc::AT_FDCWD;
 
 #[cfg(target_arch = "x86_64")]
 pub(super) mod old {
@@ -72,111 +71,146 @@ pub(super) mod old {
 
 const SYS_FCHMODAT2: i64 = 452;
 
+/// Decodes a call, or fails with `ENOSYS` for a call that the monitor does not know.
 pub(super) fn read(
     caller: &CallingProcess<'_>,
     notice: &SeccompNotice,
 ) -> Result<DecodedCall, Errno> {
-    let [a, b, c, d, e, _] = notice.args;
-    // For an `int` argument the kernel reads only the lower 32 bits.
-    let int = |arg: u64| arg as u32 as i32;
-    let bits = |arg: u64| arg as u32;
-    let path = |dir: i32, at: u64| -> Result<CallPath, Errno> {
-        Ok(CallPath { dir, path: Some(caller.text(at)?) })
+    let args = CallArguments { caller };
+    let call = match read_name_call(&args, notice)? {
+        Some(call) => Some(call),
+        None => read_attribute_call(&args, notice)?,
     };
-    // With `AT_EMPTY_PATH`, an empty or missing path means the descriptor itself.
-    let maybe_empty = |dir: i32, at: u64, flags: i32| -> Result<CallPath, Errno> {
+    call.ok_or(Errno::NOSYS)
+}
+
+/// Reads path arguments from the caller's memory.
+struct CallArguments<'a> {
+    caller: &'a CallingProcess<'a>,
+}
+
+impl CallArguments<'_> {
+    fn path(&self, dir: i32, at: u64) -> Result<CallPath, Errno> {
+        Ok(CallPath { dir, path: Some(self.caller.text(at)?) })
+    }
+
+    /// A path relative to the working directory.
+    fn here(&self, at: u64) -> Result<CallPath, Errno> {
+        self.path(libc::AT_FDCWD, at)
+    }
+
+    /// With `AT_EMPTY_PATH`, an empty or missing path means the descriptor itself.
+    fn maybe_empty(&self, dir: i32, at: u64, flags: i32) -> Result<CallPath, Errno> {
         let empty = flags & libc::AT_EMPTY_PATH != 0;
         if empty && at == 0 {
             return Ok(CallPath { dir, path: None });
         }
-        let spot = path(dir, at)?;
-        let itself = empty && spot.path.as_ref().is_some_and(Vec::is_empty);
-        Ok(if itself { CallPath { dir, path: None } } else { spot })
-    };
-    let follows = |flags: i32| flags & libc::AT_SYMLINK_NOFOLLOW == 0;
-    let itself = |arg: u64| CallPath { dir: int(arg), path: None };
-    Ok(match notice.number {
-        old::SYS_open => {
-            DecodedCall::Open { at: path(WORKING_DIRECTORY, a)?, flags: int(b), mode: bits(c) }
-        }
+        let path = self.path(dir, at)?;
+        let itself = empty && path.path.as_ref().is_some_and(Vec::is_empty);
+        Ok(if itself { CallPath { dir, path: None } } else { path })
+    }
+}
+
+/// For an `int` argument the kernel reads only the lower 32 bits.
+fn int(arg: u64) -> i32 {
+    arg as u32 as i32
+}
+
+fn bits(arg: u64) -> u32 {
+    arg as u32
+}
+
+fn itself(arg: u64) -> CallPath {
+    CallPath { dir: int(arg), path: None }
+}
+
+fn follows(flags: i32) -> bool {
+    flags & libc::AT_SYMLINK_NOFOLLOW == 0
+}
+
+/// Calls that open files, and make, rename and remove names.
+fn read_name_call(
+    args: &CallArguments<'_>,
+    notice: &SeccompNotice,
+) -> Result<Option<DecodedCall>, Errno> {
+    let [a, b, c, d, e, _] = notice.args;
+    Ok(Some(match notice.number {
+        old::SYS_open => DecodedCall::Open { at: args.here(a)?, flags: int(b), mode: bits(c) },
         libc::SYS_openat => {
-            DecodedCall::Open { at: path(int(a), b)?, flags: int(c), mode: bits(d) }
+            DecodedCall::Open { at: args.path(int(a), b)?, flags: int(c), mode: bits(d) }
         }
         old::SYS_creat => {
             let flags = libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC;
-            DecodedCall::Open { at: path(WORKING_DIRECTORY, a)?, flags, mode: bits(b) }
+            DecodedCall::Open { at: args.here(a)?, flags, mode: bits(b) }
         }
-        old::SYS_mkdir => DecodedCall::Mkdir { at: path(WORKING_DIRECTORY, a)?, mode: bits(b) },
-        libc::SYS_mkdirat => DecodedCall::Mkdir { at: path(int(a), b)?, mode: bits(c) },
-        old::SYS_mknod => {
-            DecodedCall::Mknod { at: path(WORKING_DIRECTORY, a)?, mode: bits(b), device: c }
+        old::SYS_mkdir => DecodedCall::Mkdir { at: args.here(a)?, mode: bits(b) },
+        libc::SYS_mkdirat => DecodedCall::Mkdir { at: args.path(int(a), b)?, mode: bits(c) },
+        old::SYS_mknod => DecodedCall::Mknod { at: args.here(a)?, mode: bits(b), device: c },
+        libc::SYS_mknodat => {
+            DecodedCall::Mknod { at: args.path(int(a), b)?, mode: bits(c), device: d }
         }
-        libc::SYS_mknodat => DecodedCall::Mknod { at: path(int(a), b)?, mode: bits(c), device: d },
-        old::SYS_unlink => {
-            DecodedCall::Unlink { at: path(WORKING_DIRECTORY, a)?, directory: false }
-        }
-        old::SYS_rmdir => DecodedCall::Unlink { at: path(WORKING_DIRECTORY, a)?, directory: true },
+        old::SYS_unlink => DecodedCall::Unlink { at: args.here(a)?, directory: false },
+        old::SYS_rmdir => DecodedCall::Unlink { at: args.here(a)?, directory: true },
         libc::SYS_unlinkat => DecodedCall::Unlink {
-            at: path(int(a), b)?,
+            at: args.path(int(a), b)?,
             directory: int(c) & libc::AT_REMOVEDIR != 0,
         },
-        old::SYS_rename => DecodedCall::Rename {
-            from: path(WORKING_DIRECTORY, a)?,
-            to: path(WORKING_DIRECTORY, b)?,
-            flags: 0,
-        },
+        old::SYS_rename => DecodedCall::Rename { from: args.here(a)?, to: args.here(b)?, flags: 0 },
         libc::SYS_renameat => {
-            DecodedCall::Rename { from: path(int(a), b)?, to: path(int(c), d)?, flags: 0 }
+            DecodedCall::Rename { from: args.path(int(a), b)?, to: args.path(int(c), d)?, flags: 0 }
         }
-        libc::SYS_renameat2 => {
-            DecodedCall::Rename { from: path(int(a), b)?, to: path(int(c), d)?, flags: bits(e) }
-        }
-        old::SYS_link => DecodedCall::Link {
-            from: path(WORKING_DIRECTORY, a)?,
-            to: path(WORKING_DIRECTORY, b)?,
-            follow: false,
+        libc::SYS_renameat2 => DecodedCall::Rename {
+            from: args.path(int(a), b)?,
+            to: args.path(int(c), d)?,
+            flags: bits(e),
         },
+        old::SYS_link => {
+            DecodedCall::Link { from: args.here(a)?, to: args.here(b)?, follow: false }
+        }
         libc::SYS_linkat => {
-            let from = maybe_empty(int(a), b, int(e))?;
+            let from = args.maybe_empty(int(a), b, int(e))?;
             let follow = int(e) & libc::AT_SYMLINK_FOLLOW != 0;
-            DecodedCall::Link { from, to: path(int(c), d)?, follow }
+            DecodedCall::Link { from, to: args.path(int(c), d)?, follow }
         }
         old::SYS_symlink => {
-            DecodedCall::Symlink { target: caller.text(a)?, at: path(WORKING_DIRECTORY, b)? }
+            DecodedCall::Symlink { target: args.caller.text(a)?, at: args.here(b)? }
         }
         libc::SYS_symlinkat => {
-            DecodedCall::Symlink { target: caller.text(a)?, at: path(int(b), c)? }
+            DecodedCall::Symlink { target: args.caller.text(a)?, at: args.path(int(b), c)? }
         }
-        libc::SYS_truncate => DecodedCall::Truncate { at: path(WORKING_DIRECTORY, a)?, length: b },
-        old::SYS_chmod => {
-            DecodedCall::Chmod { at: path(WORKING_DIRECTORY, a)?, mode: bits(b), follow: true }
-        }
+        libc::SYS_truncate => DecodedCall::Truncate { at: args.here(a)?, length: b },
+        _ => return Ok(None),
+    }))
+}
+
+/// Calls that change modes, owners and times, and inotify.
+fn read_attribute_call(
+    args: &CallArguments<'_>,
+    notice: &SeccompNotice,
+) -> Result<Option<DecodedCall>, Errno> {
+    let [a, b, c, d, e, _] = notice.args;
+    Ok(Some(match notice.number {
+        old::SYS_chmod => DecodedCall::Chmod { at: args.here(a)?, mode: bits(b), follow: true },
         libc::SYS_fchmod => DecodedCall::Chmod { at: itself(a), mode: bits(b), follow: true },
         libc::SYS_fchmodat => {
-            DecodedCall::Chmod { at: path(int(a), b)?, mode: bits(c), follow: true }
+            DecodedCall::Chmod { at: args.path(int(a), b)?, mode: bits(c), follow: true }
         }
         SYS_FCHMODAT2 => DecodedCall::Chmod {
-            at: maybe_empty(int(a), b, int(d))?,
+            at: args.maybe_empty(int(a), b, int(d))?,
             mode: bits(c),
             follow: follows(int(d)),
         },
-        old::SYS_chown => DecodedCall::Chown {
-            at: path(WORKING_DIRECTORY, a)?,
-            owner: bits(b),
-            group: bits(c),
-            follow: true,
-        },
-        old::SYS_lchown => DecodedCall::Chown {
-            at: path(WORKING_DIRECTORY, a)?,
-            owner: bits(b),
-            group: bits(c),
-            follow: false,
-        },
+        old::SYS_chown => {
+            DecodedCall::Chown { at: args.here(a)?, owner: bits(b), group: bits(c), follow: true }
+        }
+        old::SYS_lchown => {
+            DecodedCall::Chown { at: args.here(a)?, owner: bits(b), group: bits(c), follow: false }
+        }
         libc::SYS_fchown => {
             DecodedCall::Chown { at: itself(a), owner: bits(b), group: bits(c), follow: true }
         }
         libc::SYS_fchownat => DecodedCall::Chown {
-            at: maybe_empty(int(a), b, int(e))?,
+            at: args.maybe_empty(int(a), b, int(e))?,
             owner: bits(c),
             group: bits(d),
             follow: follows(int(e)),
@@ -184,32 +218,30 @@ pub(super) fn read(
         old::SYS_utime => {
             let times = match b {
                 0 => NOW,
-                at => caller.words::<2>(at)?.map(|seconds| (seconds, 0)),
+                at => args.caller.words::<2>(at)?.map(|seconds| (seconds, 0)),
             };
-            DecodedCall::Times { at: path(WORKING_DIRECTORY, a)?, times, follow: true }
+            DecodedCall::Times { at: args.here(a)?, times, follow: true }
         }
-        old::SYS_utimes => DecodedCall::Times {
-            at: path(WORKING_DIRECTORY, a)?,
-            times: micros(caller, b)?,
-            follow: true,
-        },
+        old::SYS_utimes => {
+            DecodedCall::Times { at: args.here(a)?, times: micros(args.caller, b)?, follow: true }
+        }
         old::SYS_futimesat => {
-            let at = if b == 0 { itself(a) } else { path(int(a), b)? };
-            DecodedCall::Times { at, times: micros(caller, c)?, follow: true }
+            let at = if b == 0 { itself(a) } else { args.path(int(a), b)? };
+            DecodedCall::Times { at, times: micros(args.caller, c)?, follow: true }
         }
         libc::SYS_utimensat => {
-            let at = if b == 0 { itself(a) } else { maybe_empty(int(a), b, int(d))? };
+            let at = if b == 0 { itself(a) } else { args.maybe_empty(int(a), b, int(d))? };
             let times = match c {
                 0 => NOW,
-                c => pairs(caller, c)?,
+                c => pairs(args.caller, c)?,
             };
             DecodedCall::Times { at, times, follow: follows(int(d)) }
         }
         libc::SYS_inotify_add_watch => {
-            DecodedCall::Notify { at: path(WORKING_DIRECTORY, b)?, through: int(a), mask: bits(c) }
+            DecodedCall::Notify { at: args.here(b)?, through: int(a), mask: bits(c) }
         }
-        _ => return Err(Errno::NOSYS),
-    })
+        _ => return Ok(None),
+    }))
 }
 
 fn pairs(caller: &CallingProcess<'_>, at: u64) -> Result<FileTimes, Errno> {

@@ -2,6 +2,7 @@
 //! checks the same on the real kernel.
 
 use super::super::bpf::interpret;
+use super::table::SYS_FCHMODAT2;
 use super::*;
 use proptest::prelude::*;
 

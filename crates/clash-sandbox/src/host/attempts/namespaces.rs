@@ -1,0 +1,228 @@
+//! Attempts with namespaces: a whole room, and each kind alone.
+
+use std::io;
+use std::os::fd::AsFd;
+
+use rustix::fs::{CWD, Mode, OFlags, openat};
+use rustix::process::{Pid, WaitOptions, waitpid};
+
+use super::{AtStep, FailedStep, in_child};
+use crate::facts::RoomSupport;
+use crate::launch::error::LaunchError;
+use crate::linux::mounts::MountTree;
+use crate::linux::sys::{self, ForkSide};
+use crate::linux::{limits, namespaces};
+use crate::plan::room::{Ports, Room, Step};
+
+/// How rooms can be made, found by making one with its own network and processes.
+pub(crate) fn rooms() -> RoomSupport {
+    let root = rustix::process::geteuid().is_root();
+    if root && matches!(in_child(room_of_root), Ok(Ok(()))) {
+        return RoomSupport::Root;
+    }
+    let why = match in_child(room) {
+        Ok(Ok(())) => return RoomSupport::Unprivileged,
+        Ok(Err(FailedStep { step, errno })) => {
+            let step = ROOM_STEPS.get(usize::from(step)).copied().unwrap_or("unknown step");
+            format!("{step}: {}", io::Error::from_raw_os_error(errno))
+        }
+        Err(what) => what,
+    };
+    RoomSupport::Impossible { why }
+}
+
+const ROOM_STEPS: [&str; 6] = [
+    "new namespaces",
+    "the user's identity in the new namespace",
+    "the loopback interface",
+    "a process of the room",
+    "a root of the room's own",
+    "devices and processes of the room",
+];
+
+pub(super) fn room() -> Result<(), FailedStep> {
+    make_room(true)
+}
+
+pub(super) fn room_of_root() -> Result<(), FailedStep> {
+    make_room(false)
+}
+
+pub(super) fn make_room(user_namespace: bool) -> Result<(), FailedStep> {
+    let room = Room {
+        user_namespace,
+        own_network: true,
+        ports: Ports::default(),
+        unix_sockets: false,
+        inside: crate::plan::room::Inside::Commands,
+        lives_on: false,
+        returned: Vec::new(),
+        steps: Vec::new(),
+    };
+    let left = namespaces::make_with_parts(&room);
+    let rest = || {
+        namespaces::make_network()
+            .map_err(LaunchError::from)
+            .and_then(|()| namespaces::own_processes())
+    };
+    let parts = left.and_then(|parts| rest().map(|()| parts)).map_err(|error| match error {
+        LaunchError::Root(e) => FailedStep { step: 4, errno: e.raw_os_error().unwrap_or(0) },
+        LaunchError::Identity(e) => FailedStep { step: 1, errno: e.raw_os_error().unwrap_or(0) },
+        LaunchError::Loopback(e) => FailedStep { step: 2, errno: e.raw_os_error().unwrap_or(0) },
+        LaunchError::Namespaces(e) => FailedStep { step: 0, errno: e.raw_os_error().unwrap_or(0) },
+        _ => FailedStep { step: 0, errno: 0 },
+    })?;
+    match sys::fork().at(3)? {
+        ForkSide::Child => {
+            let steps = || -> Result<(), u8> {
+                let steps = [Step::Devices, Step::Processes { maps: false }];
+                let mut view = MountTree::new(parts, &steps).map_err(|_| 4)?;
+                steps.iter().try_for_each(|step| view.step(step)).map_err(|_| 5)?;
+                view.enter(crate::plan::room::Inside::Commands).map_err(|_| 4)
+            };
+            sys::exit_now(steps().err().map_or(0, i32::from))
+        }
+        ForkSide::Parent(pid) => {
+            let status = waitpid(Pid::from_raw(pid), WaitOptions::empty()).at(3)?;
+            match status.and_then(|(_, status)| status.exit_status()) {
+                Some(0) => Ok(()),
+                Some(step @ 4..=5) => {
+                    Err(FailedStep { step: u8::try_from(step).unwrap_or(3), errno: libc::EPERM })
+                }
+                _ => Err(FailedStep { step: 3, errno: 0 }),
+            }
+        }
+    }
+}
+
+/// Steps 0 to 3 of every attempt with a namespace.
+pub(super) fn user_namespace() -> Result<(), FailedStep> {
+    let (uid, gid) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
+    sys::unshare(libc::CLONE_NEWUSER).at(0)?;
+    write_file("/proc/self/setgroups", b"deny").at(1)?;
+    write_file("/proc/self/uid_map", IdMap::new(uid).text()).at(2)?;
+    write_file("/proc/self/gid_map", IdMap::new(gid).text()).at(3)
+}
+
+pub(super) fn mount_namespace() -> Result<(), FailedStep> {
+    user_namespace()?;
+    sys::unshare(libc::CLONE_NEWNS).at(4)?;
+    sys::mount(c"none", c"/", None, libc::MS_REC | libc::MS_PRIVATE, None).at(5)?;
+    sys::mount(c"none", c"/tmp", Some(c"tmpfs"), 0, None).at(6)
+}
+
+pub(super) fn overlay_mount() -> Result<(), FailedStep> {
+    mount_namespace()?;
+    for name in [c"/tmp/l", c"/tmp/u", c"/tmp/w", c"/tmp/m"] {
+        rustix::fs::mkdir(name, Mode::RWXU).at(7)?;
+    }
+    let options = c"userxattr,lowerdir=/tmp/l,upperdir=/tmp/u,workdir=/tmp/w";
+    sys::mount(c"none", c"/tmp/m", Some(c"overlay"), 0, Some(options)).at(8)
+}
+
+pub(super) fn pid_namespace() -> Result<(), FailedStep> {
+    user_namespace()?;
+    sys::unshare(libc::CLONE_NEWPID).at(4)?;
+    match sys::fork().at(5)? {
+        ForkSide::Child => {
+            let first = rustix::process::getpid().as_raw_nonzero().get() == 1;
+            sys::exit_now(i32::from(!first))
+        }
+        ForkSide::Parent(pid) => {
+            let status = waitpid(Pid::from_raw(pid), WaitOptions::empty()).at(6)?;
+            let good = status.is_some_and(|(_, s)| s.exit_status() == Some(0));
+            if good { Ok(()) } else { Err(FailedStep { step: 6, errno: 0 }) }
+        }
+    }
+}
+
+/// Whether root's processes can be limited by the process numbers of a namespace.
+pub(crate) fn process_numbers() -> Result<(), String> {
+    match in_child(number_processes) {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(FailedStep { step, errno })) => {
+            let steps = ["unshare(NEWPID)", "fork into it", "limit its process numbers"];
+            let step = steps.get(usize::from(step)).copied().unwrap_or("unknown step");
+            Err(format!("{step}: {}", io::Error::from_raw_os_error(errno)))
+        }
+        Err(what) => Err(what),
+    }
+}
+
+pub(super) fn number_processes() -> Result<(), FailedStep> {
+    if sys::unshare(libc::CLONE_NEWPID).is_err() {
+        sys::unshare(libc::CLONE_NEWUSER | libc::CLONE_NEWPID).at(0)?;
+    }
+    match sys::fork().at(1)? {
+        ForkSide::Child => {
+            let numbered = limits::process_numbers()
+                .and_then(|settings| limits::number_processes(&settings, 100));
+            sys::exit_now(numbered.err().map_or(0, rustix::io::Errno::raw_os_error))
+        }
+        ForkSide::Parent(pid) => {
+            let status = waitpid(Pid::from_raw(pid), WaitOptions::empty()).at(1)?;
+            match status.and_then(|(_, status)| status.exit_status()) {
+                Some(0) => Ok(()),
+                errno => Err(FailedStep { step: 2, errno: errno.unwrap_or(0) }),
+            }
+        }
+    }
+}
+
+pub(super) fn write_file(path: &str, text: &[u8]) -> rustix::io::Result<()> {
+    let fd = openat(CWD, path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
+    rustix::io::write(fd.as_fd(), text).map(drop)
+}
+
+/// The text `ID ID 1`, made without allocating.
+struct IdMap {
+    text: [u8; 32],
+    length: usize,
+}
+
+impl IdMap {
+    fn new(id: u32) -> Self {
+        let mut map = Self { text: [0; 32], length: 0 };
+        for number in [id, id, 1] {
+            map.number(number);
+            map.push(b' ');
+        }
+        map
+    }
+
+    fn number(&mut self, number: u32) {
+        if number >= 10 {
+            self.number(number / 10);
+        }
+        self.push(b'0' + u8::try_from(number % 10).unwrap_or(0));
+    }
+
+    fn push(&mut self, byte: u8) {
+        if let Some(slot) = self.text.get_mut(self.length) {
+            *slot = byte;
+            self.length += 1;
+        }
+    }
+
+    fn text(&self) -> &[u8] {
+        self.text.get(..self.length).unwrap_or_default()
+    }
+}
+
+/// Whether this process is already in a Landlock domain.
+pub(crate) enum DomainState {
+    Inside,
+    Outside,
+    Unknown,
+}
+
+/// No call tells a process whether it is in a Landlock domain. But every domain denies
+/// changes of mounts, even to root in a new user namespace. The error is EPERM where
+/// `mount` itself is permitted.
+pub(crate) fn domain() -> DomainState {
+    match in_child(mount_namespace) {
+        Ok(Ok(())) => DomainState::Outside,
+        Ok(Err(FailedStep { step: 5, errno })) if errno == libc::EPERM => DomainState::Inside,
+        _ => DomainState::Unknown,
+    }
+}
