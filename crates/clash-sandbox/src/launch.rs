@@ -1,42 +1,36 @@
-//! Carries a plan out and lets the command take over.
+//! Carries a plan out and runs the command.
 //!
-//! The steps, in this order (`launch/steps.rs`); `docs/launch.md` says the same and
-//! why, and each has its own error variant so that a failure names its step:
+//! A launch has seven phases ([`LaunchPhase`]), each in a file of its name. `docs/launch.md`
+//! describes them in the same order. Every error belongs to one phase.
 //!
-//!  1. take a terminal of one's own if the user's is on stdin, stdout or stderr;
-//!     change to the working directory; make a temporary directory   (watched only);
-//!     put pipes in the place of files on stdout and stderr
-//!  2. take directories off stdin, stdout and stderr; make the Landlock ruleset;
-//!     open every granted path and put it in, with a parent during steps 4 and 5
-//!     and with the help of another process
-//!  3. mark every descriptor from 3 on close-on-exec
-//!  4. leave the host's namespaces                      (rooms only)
-//!     as far as they were made ahead by joining those; the network after step 5
-//!  5. build the room's view of the disk and enter it   (rooms only)
-//!  6. start the room's process 1                       (rooms only)
-//!     and the command's own                            (rooms, or watched)
-//!  7. set limits
-//!  8. set no_new_privs
-//!  9. enter the Landlock domain
-//! 10. drop capabilities
-//! 11. install the seccomp filter, with a listener if the plan is watched
-//! 12. give signals back their meaning and `execve`
-//! 13. answer for the command                           (if watched)
+//! In the direct tier the calling process restricts itself and becomes the command. With a
+//! room or a monitor it stays as the parent of the command's process, and ends as the
+//! command ended.
 //!
-//! Without a room or a monitor all of it happens to the calling process, which
-//! becomes the command. With either, the steps from 7 to 12 are the command's own
-//! process, and the caller stays as its parent until it ends, and ends the same
-//! way.
-//!
-//! Nothing is undone on failure: the process is then partly restricted and good
-//! for nothing but reporting the error and exiting.
+//! A failed launch undoes nothing: the process is then partly restricted, and can only report
+//! the error and exit.
 
+#[cfg(target_os = "linux")]
+mod attend;
 pub(crate) mod command;
+#[cfg(target_os = "linux")]
+mod connect;
 pub(crate) mod error;
 #[cfg(target_os = "linux")]
 mod helper;
 #[cfg(target_os = "linux")]
-mod steps;
+mod isolate;
+#[cfg(target_os = "linux")]
+mod mount;
+pub(crate) mod phase;
+#[cfg(target_os = "linux")]
+mod phases;
+#[cfg(target_os = "linux")]
+mod prepare;
+#[cfg(target_os = "linux")]
+mod restrict;
+#[cfg(target_os = "linux")]
+mod spawn;
 
 use std::io;
 
@@ -44,23 +38,24 @@ use clash_policy::Sandbox;
 
 pub use command::Command;
 pub use error::LaunchError;
+pub use phase::LaunchPhase;
 
 use crate::plan::Plan;
 
-/// What is begun before there is a plan.
+/// A process that makes the namespaces of a room while the launcher plans.
 #[derive(Debug, Default)]
 pub struct Ahead {
     #[cfg(target_os = "linux")]
-    helper: Option<helper::Ahead>,
+    helper: Option<helper::HelperProcess>,
 }
 
 impl Ahead {
-    /// To be called as soon as the sandbox is known, and before any thread is made,
-    /// where user namespaces are likely to work.
+    /// Call this as soon as the sandbox is known, before any thread starts, and only if user
+    /// namespaces are likely to work.
     #[cfg(target_os = "linux")]
     pub fn start(sandbox: &Sandbox) -> Self {
         let own_network = crate::plan::namespaces(sandbox);
-        Self { helper: own_network.and_then(helper::Ahead::start) }
+        Self { helper: own_network.and_then(helper::HelperProcess::start) }
     }
 
     #[cfg(not(target_os = "linux"))]
@@ -69,8 +64,7 @@ impl Ahead {
     }
 }
 
-/// Removes a directory that commands have written, whatever modes they left in it,
-/// and follows no link.
+/// Removes a directory that commands have written, whatever modes it has. Follows no link.
 #[cfg(target_os = "linux")]
 pub fn remove_tree(path: &std::path::Path) -> io::Result<()> {
     crate::linux::scratch::remove_tree(path)
@@ -96,7 +90,7 @@ pub fn clear_cache(own: &std::path::Path) -> io::Result<bool> {
 /// Runs the command inside the plan. Returns only on failure.
 #[cfg(target_os = "linux")]
 pub fn run(plan: &Plan, command: &Command, ahead: Ahead) -> LaunchError {
-    match steps::run(plan, command, ahead.helper) {
+    match phases::run(plan, command, ahead.helper) {
         Ok(never) => match never {},
         Err(error) => error,
     }
@@ -111,8 +105,8 @@ pub fn run(_: &Plan, _: &Command, _: Ahead) -> LaunchError {
 mod tests {
     use super::*;
 
-    /// Step 2 fails before anything is restricted, so this can run in the test
-    /// process itself.
+    /// The launch fails in `prepare`, before anything is restricted, so this can run in the
+    /// test process itself.
     #[test]
     fn a_directory_replaced_by_a_link_is_not_granted() {
         use crate::plan::{Grant, Network, Why};

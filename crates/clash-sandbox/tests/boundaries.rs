@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 /// The modules from the bottom to the top: each may use those before it, and none after it.
 /// A submodule that has a line of its own does not count as part of its parent.
-const MODULES: [&str; 21] = [
+const MODULES: [&str; 22] = [
     "fnv",
     "below",
     "caseless",
@@ -17,6 +17,7 @@ const MODULES: [&str; 21] = [
     "baseline",
     "worktree",
     "linux::bpf",
+    "launch::phase",
     "launch::error",
     "launch::command",
     "repository",

@@ -1,14 +1,12 @@
-//! What another process does while the launcher plans and builds.
+//! The helper process, which works while the launcher plans.
 //!
-//! Making namespaces takes as long as planning, and what is to be made can be told
-//! from the sandbox alone. A process that shares our memory does it, on another
-//! processor if there is one, and stays until the launcher has joined what it made.
-//! Where the plan turns out to need none, they go with it. Meanwhile it puts what is
-//! granted into the Landlock ruleset.
+//! Namespaces take as long to make as a plan, and the sandbox alone tells which are needed.
+//! The helper shares the launcher's memory and makes them, on another CPU if there is one. It
+//! stays until the launcher has joined them. If the plan needs none, they end with the helper.
+//! Afterwards the helper adds grants to the Landlock ruleset.
 //!
-//! Only for user namespaces: joining a mount namespace leads back to its root, out
-//! of whatever root directory the launcher was given, and whoever has been given
-//! one cannot make user namespaces.
+//! Only for user namespaces. Joining a mount namespace leads to its root, out of a `chroot`
+//! that the launcher may be in; a process in a `chroot` cannot make user namespaces.
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::sync::OnceLock;
@@ -35,12 +33,12 @@ use crate::plan::room::Room;
 use super::LaunchError;
 
 #[derive(Debug)]
-pub(crate) struct Ahead {
+pub(crate) struct HelperProcess {
     maker: Pid,
-    /// Who shares memory with it.
+    /// The process that shares its memory.
     launcher: Pid,
     task: &'static HelperTask,
-    /// Where what it made comes from; it stays until this is shut.
+    /// The helper sends its descriptors here, and stays until this socket is shut down.
     answer: OwnedFd,
 }
 
@@ -49,20 +47,20 @@ struct HelperTask {
     identity: IdentityMap,
     network: bool,
     answer: RawFd,
-    /// What to put into the ruleset that arrives.
+    /// The grants for the ruleset that arrives through the socket.
     given: OnceLock<&'static PendingGrants>,
     missed: OnceLock<MissedGrant>,
-    /// Whether it has been sent.
+    /// True when the launcher has sent the ruleset.
     sent: AtomicBool,
 }
 
-/// What is said, each in its own word: one thing done must not pass for another.
+/// A message of the helper. Each has its own text, so that one is not taken for another.
 type HelperMessage = [u8; 2];
 const NETWORK: HelperMessage = *b"nw";
 const RULES: HelperMessage = *b"ru";
 
-impl Ahead {
-    /// A failure only costs time.
+impl HelperProcess {
+    /// Starts the helper. A failure only costs time.
     pub(crate) fn start(network: bool) -> Option<Self> {
         let (unix, stream) = (AddressFamily::UNIX, SocketType::STREAM);
         let (answer, told) = socketpair(unix, stream, SocketFlags::CLOEXEC, None).ok()?;
@@ -74,8 +72,8 @@ impl Ahead {
             missed: OnceLock::new(),
             sent: AtomicBool::new(false),
         }));
-        // A new process often begins on its parent's processor, and before it, although
-        // another one is idle (Linux 6.18 as a guest: four times in five).
+        // The kernel often starts a new process on its parent's CPU, and before the parent,
+        // although another CPU is idle (Linux 6.18 as a guest: four times in five).
         let maker = sys::with_batch_scheduling(|| {
             let maker = Pid::from_raw(sys::run_beside(run, task).ok()?)?;
             if let Ok(mut others) = sched_getaffinity(None) {
@@ -87,8 +85,8 @@ impl Ahead {
         Some(Self { maker: maker?, launcher: getpid(), task, answer })
     }
 
-    /// Joins the namespaces but for the network, if they were made, and takes over
-    /// what is in them.
+    /// Joins the namespaces except the network, if the helper has made them, and takes over
+    /// the parts of the mount tree.
     pub(crate) fn join(&self) -> Option<RoomParts> {
         let kinds = ThreadNameSpaceType::USER
             | ThreadNameSpaceType::MOUNT
@@ -101,9 +99,8 @@ impl Ahead {
         self.says(NETWORK) && self.enter(ThreadNameSpaceType::NETWORK).is_ok()
     }
 
-    /// Has it take from what is given, which can be done here at the same time. Says
-    /// whether it does: a launcher that got a terminal of its own is a copy of the one
-    /// that started it.
+    /// Lets the helper add grants, while the launcher does the same. Returns false if the
+    /// helper cannot: a launcher behind a pseudo-terminal is a fork without shared memory.
     pub(crate) fn hand_over(
         &self,
         given: &'static PendingGrants,
@@ -122,7 +119,7 @@ impl Ahead {
         sent
     }
 
-    /// Waits for what it took. `None` if it is not known how far it came.
+    /// Waits until the helper has added its grants. `None` if the helper ended before.
     pub(crate) fn taken(&self) -> Option<Result<(), MissedGrant>> {
         self.says(RULES).then(|| self.task.missed.get().map_or(Ok(()), |missed| Err(*missed)))
     }
@@ -142,13 +139,14 @@ impl Ahead {
         move_into_thread_name_spaces(maker.as_fd(), kinds)
     }
 
-    /// Who made them leaves. Not only closed: processes started meanwhile have it too.
+    /// Lets the helper end. The socket is shut down and not only closed, because processes
+    /// started meanwhile have it too.
     pub(crate) fn let_go(&self) {
         let _ = shutdown(&self.answer, Shutdown::Both);
     }
 }
 
-impl Drop for Ahead {
+impl Drop for HelperProcess {
     fn drop(&mut self) {
         self.let_go();
         while matches!(waitpid(Some(self.maker), WaitOptions::empty()), Err(Errno::INTR)) {}
@@ -157,21 +155,27 @@ impl Drop for Ahead {
 
 /// Leaves the host's namespaces, except those of processes and the network. Joins those
 /// of the helper, or makes them.
-pub(super) fn leave_host(room: &Room, helper: Option<&Ahead>) -> Result<RoomParts, LaunchError> {
-    match helper.and_then(Ahead::join) {
+pub(super) fn leave_host(
+    room: &Room,
+    helper: Option<&HelperProcess>,
+) -> Result<RoomParts, LaunchError> {
+    match helper.and_then(HelperProcess::join) {
         Some(parts) => Ok(parts),
         None => make_with_parts(room),
     }
 }
 
 /// Leaves the host's network for an empty network of the room.
-pub(super) fn own_network(helper: Option<&Ahead>) -> Result<(), LaunchError> {
-    if helper.is_some_and(Ahead::join_network) { Ok(()) } else { Ok(make_network()?) }
+pub(super) fn own_network(helper: Option<&HelperProcess>) -> Result<(), LaunchError> {
+    if helper.is_some_and(HelperProcess::join_network) {
+        return Ok(());
+    }
+    make_network()
 }
 
-/// The other process. Whoever waits for the end of our output must not have to
-/// wait for it. What is sent to our process group is not for it: stopped by ^Z it
-/// would keep a launcher waiting that holds signals itself.
+/// The helper process. It closes its descriptors, because the caller of the launcher may wait
+/// for the end of its output. It blocks signals to the process group: stopped by ^Z, it would
+/// block a launcher that has signals blocked itself.
 fn run(task: &HelperTask) {
     let _ = sys::hold_signals();
     sys::close_all_but(task.answer);
@@ -194,8 +198,7 @@ fn run(task: &HelperTask) {
     }
 }
 
-/// What is sent next is hardly ever far away, and waking a processor takes as long
-/// as some of what there is to do then.
+/// The next message usually comes soon, and waking a CPU takes as long as part of the work.
 const SPIN_TIME: Duration = Duration::from_micros(150);
 
 fn receive_ruleset(task: &HelperTask) -> Option<OwnedFd> {
@@ -213,13 +216,14 @@ fn receive_ruleset(task: &HelperTask) -> Option<OwnedFd> {
     }
 }
 
-/// Devices, terminals and copies; of copies there is also told which are in their place.
+/// Devices, terminals and copied trees. For copied trees the message also says which are
+/// already attached.
 const OPTIONAL_PARTS: usize = ROOM_DEVICES.len() + 1 + SHARED_TREES.len();
 const MAX_PARTS: usize = 1 + OPTIONAL_PARTS;
 const IN_PLACE: usize = OPTIONAL_PARTS;
 const _: () = assert!(IN_PLACE + SHARED_TREES.len() <= u16::BITS as usize);
 
-/// Which of those that may be missing are there goes along as a word.
+/// Sends the parts. The message is a bit mask of the optional parts that exist.
 fn send(to: RawFd, parts: &RoomParts) -> bool {
     let mut there = 0_u16;
     let mut fds = [parts.root.as_fd(); MAX_PARTS];
@@ -288,7 +292,7 @@ mod tests {
 
     #[test]
     fn signals_to_the_process_group_do_not_reach_the_maker() {
-        let ahead = Ahead::start(true).unwrap();
+        let ahead = HelperProcess::start(true).unwrap();
         if receive(&ahead.answer).is_none() {
             eprintln!("SKIPPED (no user namespaces): a maker and its signals");
             return;
@@ -304,7 +308,7 @@ mod tests {
 
     #[test]
     fn a_maker_that_is_killed_is_noticed() {
-        let ahead = Ahead::start(true).unwrap();
+        let ahead = HelperProcess::start(true).unwrap();
         sys::kill(ahead.maker.as_raw_nonzero().get(), libc::SIGKILL);
         let ended = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
         waitid(WaitId::Pid(ahead.maker), ended).unwrap();

@@ -203,7 +203,10 @@ impl MountTree {
             Step::Devices => self.devices(),
             Step::Processes { maps } => self.processes(*maps),
         };
-        done.map_err(|error| LaunchError::View { step: step.to_string(), source: error.into() })
+        done.map_err(|error| LaunchError::MountStep {
+            step: step.to_string(),
+            source: error.into(),
+        })
     }
 
     /// Opens a place in the tree for a Landlock rule.

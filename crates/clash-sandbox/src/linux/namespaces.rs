@@ -17,7 +17,6 @@ pub(crate) struct IdentityMap([String; 2]);
 pub(crate) enum NamespaceError {
     Namespaces(std::io::Error),
     Identity(Errno),
-    Loopback(std::io::Error),
 }
 
 impl IdentityMap {
@@ -32,8 +31,7 @@ impl From<NamespaceError> for LaunchError {
     fn from(failed: NamespaceError) -> Self {
         match failed {
             NamespaceError::Namespaces(error) => Self::Namespaces(error),
-            NamespaceError::Identity(error) => Self::Identity(error.into()),
-            NamespaceError::Loopback(error) => Self::Loopback(error),
+            NamespaceError::Identity(error) => Self::UserMap(error.into()),
         }
     }
 }
@@ -43,7 +41,7 @@ impl From<NamespaceError> for LaunchError {
 pub(crate) fn make_with_parts(room: &Room) -> Result<RoomParts, LaunchError> {
     let identity = room.user_namespace.then(IdentityMap::own);
     make(identity.as_ref())?;
-    RoomParts::make().map_err(|error| LaunchError::Root(error.into()))
+    RoomParts::make().map_err(|error| LaunchError::RoomRoot(error.into()))
 }
 
 /// Makes the namespaces for the calling process. As long as nothing fails, it touches no
@@ -66,15 +64,15 @@ pub(crate) fn make(identity: Option<&IdentityMap>) -> Result<(), NamespaceError>
 }
 
 /// Makes a network namespace for the calling process, with the loopback switched on.
-pub(crate) fn make_network() -> Result<(), NamespaceError> {
-    sys::unshare(libc::CLONE_NEWNET).map_err(NamespaceError::Namespaces)?;
-    sys::loopback_up().map_err(NamespaceError::Loopback)
+pub(crate) fn make_network() -> Result<(), LaunchError> {
+    sys::unshare(libc::CLONE_NEWNET).map_err(LaunchError::NetworkNamespace)?;
+    sys::loopback_up().map_err(LaunchError::Loopback)
 }
 
 /// `unshare(CLONE_NEWPID)`. The caller keeps its process id; its next child is process 1 of
 /// the room.
 pub(crate) fn own_processes() -> Result<(), LaunchError> {
-    sys::unshare(libc::CLONE_NEWPID).map_err(LaunchError::Namespaces)
+    sys::unshare(libc::CLONE_NEWPID).map_err(LaunchError::ProcessNamespace)
 }
 
 fn write(file: &std::ffi::CStr, text: &[u8]) -> rustix::io::Result<()> {

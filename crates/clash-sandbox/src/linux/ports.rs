@@ -59,7 +59,9 @@ impl PortCrossing {
         let mut served = Vec::new();
         for port in &ports.served {
             let listeners = listen(*port);
-            served.extend(listeners.map_err(|source| LaunchError::Port { port: *port, source })?);
+            served.extend(
+                listeners.map_err(|source| LaunchError::ServedPort { port: *port, source })?,
+            );
         }
         let outside = (!ports.reached.is_empty()).then(|| PortForwarder::start(Vec::new()));
         Ok(Self { outside: outside.transpose()?, inside: None, served })
@@ -69,7 +71,7 @@ impl PortCrossing {
     pub(crate) fn listen(&self, ports: &Ports) -> Result<(), LaunchError> {
         let Some(outside) = &self.outside else { return Ok(()) };
         for port in &ports.reached {
-            let failed = |source| LaunchError::Port { port: *port, source };
+            let failed = |source| LaunchError::ReachedPort { port: *port, source };
             for listener in listen(*port).map_err(failed)? {
                 send(&outside.control, *port, &listener).map_err(failed)?;
             }
@@ -111,7 +113,7 @@ impl PortForwarder {
         match sys::fork().map_err(failed)? {
             ForkSide::Parent(pid) => {
                 sys::set_mask(&mask).map_err(failed)?;
-                let pid = Pid::from_raw(pid).ok_or(LaunchError::Vanished)?;
+                let pid = Pid::from_raw(pid).ok_or_else(|| failed(Errno::SRCH.into()))?;
                 Ok(Self { pid, control })
             }
             ForkSide::Child => {

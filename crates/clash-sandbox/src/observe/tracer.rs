@@ -136,7 +136,7 @@ pub(crate) fn run(
 ) -> Result<ObservedEnd, ObserveError> {
     // Work that allocates, or that can find an error in the request, comes first.
     let target = ExecTarget::new(command)?;
-    let filter = filter().map_err(LaunchError::Filter)?;
+    let filter = filter().map_err(LaunchError::FilterAssembly)?;
     let pipe = || {
         rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
             .map_err(|error| ObserveError::Process(error.into()))
@@ -181,7 +181,7 @@ fn be_observed(
         Some(plan) => launch::run(plan, command, launch::Ahead::default()),
         None => match sys::default_sigpipe() {
             Ok(()) => target.execute(),
-            Err(error) => LaunchError::Signals(error),
+            Err(error) => LaunchError::SignalReset(error),
         },
     };
     let status = match &error {

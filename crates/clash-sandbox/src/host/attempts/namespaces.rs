@@ -60,16 +60,16 @@ pub(super) fn make_room(user_namespace: bool) -> Result<(), FailedStep> {
         steps: Vec::new(),
     };
     let left = namespaces::make_with_parts(&room);
-    let rest = || {
-        namespaces::make_network()
-            .map_err(LaunchError::from)
-            .and_then(|()| namespaces::own_processes())
-    };
+    let rest = || namespaces::make_network().and_then(|()| namespaces::own_processes());
     let parts = left.and_then(|parts| rest().map(|()| parts)).map_err(|error| match error {
-        LaunchError::Root(e) => FailedStep { step: 4, errno: e.raw_os_error().unwrap_or(0) },
-        LaunchError::Identity(e) => FailedStep { step: 1, errno: e.raw_os_error().unwrap_or(0) },
+        LaunchError::RoomRoot(e) => FailedStep { step: 4, errno: e.raw_os_error().unwrap_or(0) },
+        LaunchError::UserMap(e) => FailedStep { step: 1, errno: e.raw_os_error().unwrap_or(0) },
         LaunchError::Loopback(e) => FailedStep { step: 2, errno: e.raw_os_error().unwrap_or(0) },
-        LaunchError::Namespaces(e) => FailedStep { step: 0, errno: e.raw_os_error().unwrap_or(0) },
+        LaunchError::Namespaces(e)
+        | LaunchError::NetworkNamespace(e)
+        | LaunchError::ProcessNamespace(e) => {
+            FailedStep { step: 0, errno: e.raw_os_error().unwrap_or(0) }
+        }
         _ => FailedStep { step: 0, errno: 0 },
     })?;
     match sys::fork().at(3)? {

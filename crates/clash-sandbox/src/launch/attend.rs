@@ -1,0 +1,27 @@
+//! Phase `attend`: gives the listener to the monitor, waits for the command and repeats its end.
+
+use std::ffi::c_long;
+
+use super::LaunchError;
+use crate::linux::monitor::WaitingMonitor;
+use crate::linux::stdio::InheritedStdio;
+use crate::linux::supervise::{self, RoomKeeper};
+use crate::linux::sys;
+use crate::plan::Plan;
+
+/// Returns only if the command's time is up, or on failure.
+pub(super) fn attend(
+    plan: &Plan,
+    keeper: RoomKeeper,
+    stdio: &InheritedStdio,
+    command: libc::pid_t,
+    monitor: Option<WaitingMonitor>,
+    listener: c_long,
+) -> LaunchError {
+    // The command may already run; its watched calls wait.
+    if let Some((monitor, listener)) = monitor.zip(sys::listener(listener)) {
+        monitor.start(listener);
+    }
+    let lives_on = plan.room.as_ref().is_some_and(|room| room.lives_on);
+    supervise::attend(keeper, stdio, command, lives_on, plan.limits.wall_seconds)
+}

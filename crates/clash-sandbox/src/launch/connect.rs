@@ -1,0 +1,27 @@
+//! Phase `connect`: leaves the host's network, if the plan denies it, and opens the ports that
+//! the room reaches. The kernel takes long to make a network, so this phase comes late.
+
+use super::helper;
+use super::phases::{LaunchResult, ParentContext};
+use super::prepare::GrantFilling;
+use crate::linux::ports::PortCrossing;
+
+pub(super) fn connect(
+    parent: &ParentContext<'_>,
+    ports: Option<&PortCrossing>,
+    filling: &GrantFilling<'_>,
+) -> LaunchResult<()> {
+    if let Some(room) = parent.room
+        && room.own_network
+    {
+        helper::own_network(parent.helper)?;
+        if let Some(ports) = ports {
+            ports.listen(&room.ports)?;
+        }
+    }
+    filling.finish()?;
+    if let Some(helper) = parent.helper {
+        helper.let_go();
+    }
+    Ok(())
+}

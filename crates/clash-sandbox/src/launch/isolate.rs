@@ -1,0 +1,34 @@
+//! Phase `isolate`: leaves the host's namespaces, except those of processes and the network.
+
+use super::phases::{LaunchResult, ParentContext};
+use super::{LaunchError, helper};
+use crate::linux::monitor::{CallMonitor, WaitingMonitor};
+use crate::linux::mounts::RoomParts;
+use crate::linux::stdio::{InheritedStdio, StandardStreams};
+use crate::linux::sys;
+
+/// The launcher's state in the room's namespaces.
+pub(super) struct IsolatedLauncher {
+    /// The parts of the mount tree that every room has.
+    pub(super) parts: Option<RoomParts>,
+    pub(super) stdio: InheritedStdio,
+    /// The caller's signal mask.
+    pub(super) mask: sys::SignalMask,
+    pub(super) monitor: Option<WaitingMonitor>,
+}
+
+pub(super) fn isolate(
+    parent: &ParentContext<'_>,
+    monitor: Option<CallMonitor>,
+    streams: &StandardStreams,
+) -> LaunchResult<IsolatedLauncher> {
+    let parts = parent.room.map(|room| helper::leave_host(room, parent.helper)).transpose()?;
+    let stdio = match parent.room {
+        Some(room) => InheritedStdio::guard(&room.returned, streams),
+        None => InheritedStdio::guard_roomless(streams),
+    };
+    let mask = sys::hold_signals().map_err(LaunchError::SignalBlock)?;
+    // Before `unshare(CLONE_NEWPID)`, after which the launcher can start no threads.
+    let monitor = monitor.map(CallMonitor::wait).transpose().map_err(LaunchError::MonitorThread)?;
+    Ok(IsolatedLauncher { parts, stdio, mask, monitor })
+}

@@ -1,0 +1,92 @@
+//! Runs the phases of a launch in their order.
+
+use std::convert::Infallible;
+use std::ffi::c_long;
+
+use super::helper::HelperProcess;
+use super::prepare::{LaunchRequest, ParentParts};
+use super::{Command, LaunchError, attend, connect, isolate, mount, prepare, restrict, spawn};
+use crate::linux::bpf::BpfInstruction;
+use crate::linux::landlock::{LandlockRuleset, PendingGrants};
+use crate::linux::stdio::StandardStreams;
+use crate::linux::target::ExecTarget;
+use crate::plan::Plan;
+use crate::plan::room::{Inside, Room, Step};
+
+pub(super) type LaunchResult<T> = Result<T, LaunchError>;
+
+/// The data that the command's own process needs to restrict itself.
+#[derive(Clone, Copy)]
+pub(super) struct LaunchContext<'a> {
+    pub(super) plan: &'a Plan,
+    pub(super) target: &'a ExecTarget,
+    pub(super) filter: &'a [BpfInstruction],
+    pub(super) ruleset: &'a LandlockRuleset,
+    /// True if the command is to ignore SIGCHLD, as its caller did.
+    pub(super) ignores_sigchld: bool,
+}
+
+/// The data of a launcher that stays as the command's parent.
+pub(super) struct ParentContext<'a> {
+    pub(super) launch: LaunchContext<'a>,
+    pub(super) room: Option<&'a Room>,
+    pub(super) helper: Option<&'a HelperProcess>,
+    /// The steps of the mount tree before /proc. /proc shows the processes of the process
+    /// that mounts it, so the command's process carries out the others.
+    pub(super) steps_before_proc: &'a [Step],
+    pub(super) steps_from_proc: &'a [Step],
+    /// True if the tree is entered after /proc is mounted. /proc can be mounted only while the
+    /// host's is visible, and this tree lets go of the old root.
+    pub(super) enters_last: bool,
+}
+
+pub(super) fn run(
+    plan: &Plan,
+    command: &Command,
+    helper: Option<HelperProcess>,
+) -> LaunchResult<Infallible> {
+    let mut streams = StandardStreams::examine();
+    let request = LaunchRequest::new(plan, command, streams.terminals());
+    let plan = request.plan.as_ref();
+    let target = ExecTarget::new(&request.command)?;
+    let filter = prepare::assemble_filter(plan)?;
+    let process = prepare::prepare_process(&request, &mut streams)?;
+    let (ruleset, ignores_sigchld) = (&process.ruleset, process.ignores_sigchld);
+    let launch = LaunchContext { plan, target: &target, filter: &filter, ruleset, ignores_sigchld };
+    let grants = PendingGrants::from_plan(plan, ruleset)?;
+    if plan.room.is_none() && plan.watch.is_none() && !process.copies_streams {
+        drop(helper);
+        grants.put_into(ruleset).map_err(|missed| grants.error(missed))?;
+        return Err(restrict::become_command(launch, &mut 0, || Ok(())));
+    }
+    // A helper that was started because of a wrong record has made nothing of use.
+    let uses_helper = plan.room.as_ref().is_some_and(|room| room.user_namespace);
+    let helper = helper.filter(|_| uses_helper);
+    let parent = ParentContext::new(launch, helper.as_ref());
+    let ParentParts { filling, cwd, cgroup, numbers, ports, monitor } =
+        prepare::prepare_parent(&parent, grants)?;
+    let isolated = isolate::isolate(&parent, monitor, &streams)?;
+    let mut tree = mount::mount(&parent, isolated.parts, &filling)?;
+    connect::connect(&parent, ports.as_ref(), &filling)?;
+    let keeper = spawn::start_keeper(&parent, ports, cgroup, process.scratch)?;
+    let keeper = keeper.with_outputs(process.outputs);
+    let settings = spawn::CommandSettings { cwd: &cwd, numbers: numbers.as_ref() };
+    let mut listener: c_long = 0;
+    let started =
+        spawn::spawn(&parent, &keeper, settings, tree.as_mut(), &isolated.mask, &mut listener);
+    // By now the helper has ended, so dropping it does not wait.
+    drop(helper);
+    let command = started?;
+    Err(attend::attend(plan, keeper, &isolated.stdio, command, isolated.monitor, listener))
+}
+
+impl<'a> ParentContext<'a> {
+    fn new(launch: LaunchContext<'a>, helper: Option<&'a HelperProcess>) -> Self {
+        let room = launch.plan.room.as_ref();
+        let steps = room.map_or(&[][..], |room| &room.steps);
+        let proc = steps.iter().position(|step| matches!(step, Step::Processes { .. }));
+        let (steps_before_proc, steps_from_proc) = steps.split_at(proc.unwrap_or(steps.len()));
+        let enters_last = room.is_some_and(|room| room.inside == Inside::Rooms);
+        Self { launch, room, helper, steps_before_proc, steps_from_proc, enters_last }
+    }
+}
