@@ -22,10 +22,10 @@ use clash_policy::{
 use clash_sandbox::disk::Disk;
 use clash_sandbox::facts::{HostFacts, RoomSupport};
 use clash_sandbox::host;
-use clash_sandbox::launch::{Ahead, Command, LaunchError, run};
-use clash_sandbox::plan::report::Report;
-use clash_sandbox::plan::{Cage, Plan, Request, Temporary, plan_with_report};
-use clash_sandbox::planted::Alone;
+use clash_sandbox::launch::{LaunchCommand, LaunchError, LaunchHelper, run};
+use clash_sandbox::plan::report::PlanReport;
+use clash_sandbox::plan::{CagePaths, PlanRequest, SandboxPlan, TemporaryPaths, plan_with_report};
+use clash_sandbox::planted::NoOtherSandboxes;
 
 /// The options before `--`.
 struct RoomOptions {
@@ -35,7 +35,7 @@ struct RoomOptions {
     project: PathBuf,
     tmp: PathBuf,
     session: Option<PathBuf>,
-    cage: Cage,
+    cage: CagePaths,
     host: Option<HostFacts>,
     ahead: bool,
     show: bool,
@@ -67,7 +67,7 @@ impl RoomOptions {
             project: PathBuf::from("/nonexistent/project"),
             tmp: PathBuf::from("/tmp"),
             session: None,
-            cage: Cage::default(),
+            cage: CagePaths::default(),
             host: None,
             ahead: false,
             show: false,
@@ -189,20 +189,20 @@ fn launch(options: RoomOptions, program: OsString, args: Vec<OsString>) -> ExitC
         tmp: session.clone().unwrap_or(tmp.clone()),
         vars: Vec::new(),
     };
-    let request = Request {
+    let request = PlanRequest {
         sandbox: &sandbox,
         places: &places,
         cage: &cage,
         disk: &Disk::default(),
         extra: &[],
-        in_force: &Alone,
-        temporary: Temporary { session: session.as_deref(), host: &tmp },
+        in_force: &NoOtherSandboxes,
+        temporary: TemporaryPaths { session: session.as_deref(), host: &tmp },
         caches: None,
     };
     let facts = host.unwrap_or_else(host::probe_facts);
     let facts = host::with_limit_facts(facts, &sandbox.limits);
     let helps = ahead || facts.rooms == RoomSupport::Unprivileged;
-    let helper = if helps { Ahead::start(&sandbox) } else { Ahead::default() };
+    let helper = if helps { LaunchHelper::start(&sandbox) } else { LaunchHelper::default() };
     let (plan, report) = match plan_with_report(&request, &facts) {
         Ok(planned) => planned,
         Err(refusal) => {
@@ -215,7 +215,7 @@ fn launch(options: RoomOptions, program: OsString, args: Vec<OsString>) -> ExitC
         print(&plan, &report);
     }
     let (env, _) = clash_sandbox::environment::scrub(std::env::vars_os(), &[]);
-    let error = run(&plan, &Command { program, args, env, cwd }, helper);
+    let error = run(&plan, &LaunchCommand { program, args, env, cwd }, helper);
     let cause = std::error::Error::source(&error).map(|e| format!(": {e}")).unwrap_or_default();
     eprintln!("room: {error}{cause}");
     ExitCode::from(match error {
@@ -226,7 +226,7 @@ fn launch(options: RoomOptions, program: OsString, args: Vec<OsString>) -> ExitC
     })
 }
 
-fn print(plan: &Plan, report: &Report) {
+fn print(plan: &SandboxPlan, report: &PlanReport) {
     eprint!("{report}");
     for grant in &plan.grants {
         eprintln!("{:5} {} ({})", grant.caps.to_string(), grant.path.display(), grant.why);

@@ -36,20 +36,20 @@ use std::io;
 
 use clash_policy::Sandbox;
 
-pub use command::Command;
+pub use command::LaunchCommand;
 pub use error::LaunchError;
 pub use phase::LaunchPhase;
 
-use crate::plan::Plan;
+use crate::plan::SandboxPlan;
 
 /// A process that makes the namespaces of a room while the launcher plans.
 #[derive(Debug, Default)]
-pub struct Ahead {
+pub struct LaunchHelper {
     #[cfg(target_os = "linux")]
     helper: Option<helper::HelperProcess>,
 }
 
-impl Ahead {
+impl LaunchHelper {
     /// Call this as soon as the sandbox is known, before any thread starts, and only if user
     /// namespaces are likely to work.
     #[cfg(target_os = "linux")]
@@ -89,7 +89,7 @@ pub fn clear_cache(own: &std::path::Path) -> io::Result<bool> {
 
 /// Runs the command inside the plan. Returns only on failure.
 #[cfg(target_os = "linux")]
-pub fn run(plan: &Plan, command: &Command, ahead: Ahead) -> LaunchError {
+pub fn run(plan: &SandboxPlan, command: &LaunchCommand, ahead: LaunchHelper) -> LaunchError {
     match phases::run(plan, command, ahead.helper) {
         Ok(never) => match never {},
         Err(error) => error,
@@ -97,7 +97,7 @@ pub fn run(plan: &Plan, command: &Command, ahead: Ahead) -> LaunchError {
 }
 
 #[cfg(not(target_os = "linux"))]
-pub fn run(_: &Plan, _: &Command, _: Ahead) -> LaunchError {
+pub fn run(_: &SandboxPlan, _: &LaunchCommand, _: LaunchHelper) -> LaunchError {
     LaunchError::Unsupported
 }
 
@@ -109,22 +109,22 @@ mod tests {
     /// test process itself.
     #[test]
     fn a_directory_replaced_by_a_link_is_not_granted() {
-        use crate::plan::{Grant, Network, Why};
+        use crate::plan::{GrantReason, NetworkMode, PathGrant};
         use clash_policy::{FileCaps, PolicySpan};
 
         let dir = tempfile::tempdir().unwrap();
         let path = std::fs::canonicalize(dir.path()).unwrap().join("public");
         std::os::unix::fs::symlink("/etc", &path).unwrap();
-        let grant = Grant {
+        let grant = PathGrant {
             path: path.clone(),
             caps: FileCaps::READ,
-            why: Why::Rule(PolicySpan::default()),
+            why: GrantReason::Rule(PolicySpan::default()),
         };
-        let plan = Plan {
+        let plan = SandboxPlan {
             sandbox: "t".into(),
             baseline: Vec::new(),
             grants: vec![grant],
-            net: Network::Deny,
+            net: NetworkMode::Deny,
             landlock_abi: crate::linux::sys::landlock_abi(),
             root: false,
             room: None,
@@ -134,8 +134,8 @@ mod tests {
             scratch: None,
             redirects: Vec::new(),
         };
-        let command = Command { program: "true".into(), ..Command::default() };
-        let error = run(&plan, &command, Ahead::default());
+        let command = LaunchCommand { program: "true".into(), ..LaunchCommand::default() };
+        let error = run(&plan, &command, LaunchHelper::default());
         assert!(matches!(error, LaunchError::Grant { path: p, .. } if p == path));
     }
 }

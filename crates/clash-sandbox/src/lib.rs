@@ -1,6 +1,6 @@
 //! From a sandbox declaration to kernel state.
 //!
-//! [`plan`] turns a policy's `Sandbox` into a [`plan::Plan`] that this host can
+//! [`plan`] turns a policy's `Sandbox` into a [`plan::SandboxPlan`] that this host can
 //! enforce to the last rule, or refuses and names the rule and the facility
 //! that is missing. [`launch`] carries a plan out on the calling process and
 //! replaces it with the command. [`host`] finds out, by trying, what the host
@@ -23,7 +23,7 @@
 //!
 //! The planner takes the direct tier where it holds every rule, a room where one
 //! can be made, and refuses what cannot be held. What is not held is a line of
-//! the plan's [`plan::report::Report`].
+//! the plan's [`plan::report::PlanReport`].
 #![cfg_attr(
     not(target_os = "linux"),
     allow(dead_code, reason = "nothing is enforced elsewhere yet")

@@ -20,8 +20,8 @@ use std::path::PathBuf;
 
 use clash_policy::FileCaps;
 
-use crate::launch::{Command, LaunchError};
-use crate::plan::Plan;
+use crate::launch::{LaunchCommand, LaunchError};
+use crate::plan::SandboxPlan;
 
 /// Something that the command used. Each is reported once.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -67,8 +67,8 @@ pub enum ObserveError {
 /// Runs the command to its end, and calls `each` for everything that it uses.
 #[cfg(target_os = "linux")]
 pub fn run(
-    plan: Option<&Plan>,
-    command: &Command,
+    plan: Option<&SandboxPlan>,
+    command: &LaunchCommand,
     each: &mut dyn FnMut(Observed),
 ) -> Result<ObservedEnd, ObserveError> {
     tracer::run(plan, command, each)
@@ -76,8 +76,8 @@ pub fn run(
 
 #[cfg(not(target_os = "linux"))]
 pub fn run(
-    _: Option<&Plan>,
-    _: &Command,
+    _: Option<&SandboxPlan>,
+    _: &LaunchCommand,
     _: &mut dyn FnMut(Observed),
 ) -> Result<ObservedEnd, ObserveError> {
     Err(ObserveError::Unsupported)

@@ -1,5 +1,5 @@
-//! The planner: turns a sandbox into a [`Plan`] that this host enforces to the last rule,
-//! or into a [`Refusal`] that names the rule it cannot enforce.
+//! The planner: turns a sandbox into a [`SandboxPlan`] that this host enforces to the last rule,
+//! or into a [`PlanError`] that names the rule it cannot enforce.
 //!
 //! The planner reads the disk and the facts given to it. It starts no process, probes
 //! nothing and reads no environment variable.
@@ -7,7 +7,7 @@
 //! Landlock only adds rights to a subtree. So the grants are the union of the policy's
 //! allows, the needs of linked worktrees and the launcher, and the system baseline: never
 //! less than the rules give. Mounts take rights away inside a grant, where a room can be
-//! made and the path exists. Everywhere else the monitor does ([`Watch`]). For the kernel
+//! made and the path exists. Everywhere else the monitor does ([`WatchPlan`]). For the kernel
 //! `ask` is `deny`: this crate asks no user.
 //!
 //! Paths are resolved here, once. A path that does not exist gets nothing, and the report
@@ -42,55 +42,55 @@ use clash_policy::{
 use crate::baseline;
 use crate::disk::Disk;
 use crate::facts::{Facility, HostFacts};
-use crate::plan::cache::Redirect;
-use crate::plan::report::Report;
-use crate::plan::rights::Rights;
-use crate::plan::room::{Ports, Room, Step};
-use crate::plan::sight::Sight;
-use crate::planted::InForce;
+use crate::plan::cache::CacheRedirect;
+use crate::plan::report::PlanReport;
+use crate::plan::rights::SandboxRights;
+use crate::plan::room::{MountStep, RoomPlan, SharedPorts};
+use crate::plan::sight::VisiblePaths;
+use crate::planted::SandboxesInForce;
 use grants::{
     add_default, add_extra, add_worktrees, allowed, baseline_left, no_planted_links, reduce,
 };
-pub use refusal::Refusal;
-use rules::{Found, Rule, resolve};
-use view::Sources;
+pub use refusal::PlanError;
+use rules::{FoundPath, ResolvedRule, resolve};
+use view::MountSources;
 
 /// clash's own state, policies and caches and the agents' settings: paths that no sandbox
 /// may change, whatever a policy says. These are real paths, and links that must not be
 /// replaced. The planner follows none of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Cage {
+pub struct CagePaths {
     pub paths: Vec<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub struct Request<'a> {
+pub struct PlanRequest<'a> {
     pub sandbox: &'a Sandbox,
     pub places: &'a PolicyPlaces,
-    pub cage: &'a Cage,
+    pub cage: &'a CagePaths,
     /// Remembers the paths that the caller has already resolved.
     pub disk: &'a Disk,
     /// Needs of the launcher itself, for example to read the agent's shell snapshot. They
     /// are allowed strictly inside the cage.
-    pub extra: &'a [Grant],
+    pub extra: &'a [PathGrant],
     /// Sandboxes whose commands may have written where this one reads.
-    pub in_force: &'a dyn InForce,
-    pub temporary: Temporary<'a>,
+    pub in_force: &'a dyn SandboxesInForce,
+    pub temporary: TemporaryPaths<'a>,
     /// The directory of the project's own caches. Without one, shared caches are read-only.
     pub caches: Option<&'a Path>,
 }
 
 /// The meaning of `$TMPDIR`. It is never the host's own temporary directory.
 #[derive(Clone, Copy, Debug)]
-pub struct Temporary<'a> {
-    /// The real path of the session's directory, which is `$TMPDIR` in [`Request::places`].
+pub struct TemporaryPaths<'a> {
+    /// The real path of the session's directory, which is `$TMPDIR` in [`PlanRequest::places`].
     /// Without a session the command gets a directory of its own.
     pub session: Option<&'a Path>,
     /// The host's temporary directory, under whose name the command finds its own.
     pub host: &'a Path,
 }
 
-impl Request<'_> {
+impl PlanRequest<'_> {
     /// True if a path is in the session's temporary directory. It is the only part of the
     /// cage that commands may use.
     fn lends(&self, path: &Path) -> bool {
@@ -107,20 +107,20 @@ impl Request<'_> {
 
 /// Rights of a plan: `caps` on `path` and everything below it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Grant {
+pub struct PathGrant {
     pub path: PathBuf,
     pub caps: FileCaps,
-    pub why: Why,
+    pub why: GrantReason,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Why {
+pub enum GrantReason {
     Rule(PolicySpan),
     Worktree,
     Launcher,
 }
 
-impl std::fmt::Display for Why {
+impl std::fmt::Display for GrantReason {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Rule(span) => write!(f, "{span}"),
@@ -132,13 +132,13 @@ impl std::fmt::Display for Why {
 
 /// The instructions for [`crate::launch::run`]. Plain data; making one changes nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Plan {
+pub struct SandboxPlan {
     pub sandbox: String,
     /// Sorted by path. No grant repeats the rights of one above it.
-    pub grants: Vec<Grant>,
+    pub grants: Vec<PathGrant>,
     /// Baseline entries that exist and that the policy does not deny.
     pub baseline: Vec<(&'static baseline::BaselineEntry, FileCaps)>,
-    pub net: Network,
+    pub net: NetworkMode,
     pub limits: ResourceLimits,
     /// The cgroup in which the launcher makes one for the room. Without one, limits apply
     /// to each process.
@@ -146,17 +146,17 @@ pub struct Plan {
     pub landlock_abi: u32,
     pub root: bool,
     /// The room; `None` in the direct and the watched tier.
-    pub room: Option<Room>,
-    pub watch: Option<Watch>,
+    pub room: Option<RoomPlan>,
+    pub watch: Option<WatchPlan>,
     /// The command's temporary directory, where no room shows one as /tmp.
-    pub scratch: Option<Scratch>,
+    pub scratch: Option<ScratchPlan>,
     /// Variables that lead tools to the project's own caches, where none are mounted.
-    pub redirects: Vec<Redirect>,
+    pub redirects: Vec<CacheRedirect>,
 }
 
 /// A temporary directory outside a room.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Scratch {
+pub enum ScratchPlan {
     /// The launcher makes a directory below this one, and removes it when the command ends.
     Below(PathBuf),
     /// The session's directory, which stays.
@@ -165,22 +165,22 @@ pub enum Scratch {
 
 /// Calls that the monitor carries out: those that change names, and opens.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Watch {
-    pub rights: Rights,
+pub struct WatchPlan {
+    pub rights: SandboxRights,
     /// Opens for reading are watched too, because no mount can hold the rules. Each open
     /// then costs about ten microseconds.
     pub reads: bool,
-    pub processes: Processes,
+    pub processes: ProcView,
     /// The number of names that the command may make; removed names are given back.
     pub files: Option<u64>,
     /// The visible paths, where no mount hides the others. Every call that looks at a path
     /// is then watched too.
-    pub sight: Option<Sight>,
+    pub sight: Option<VisiblePaths>,
 }
 
 /// The processes in the command's /proc.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Processes {
+pub enum ProcView {
     OfTheRoom,
     /// All processes of the host. Each process may read only its own entries, and `net`
     /// only if it may use the network.
@@ -191,7 +191,7 @@ pub enum Processes {
 
 /// The network of a room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Network {
+pub enum NetworkMode {
     Deny,
     Allow,
 }
@@ -201,44 +201,48 @@ pub enum Network {
 pub const LANDLOCK_ABI_NEEDED: u32 = 6;
 
 /// In a room, namespaces replace the scopes of newer ABIs. ABI 3 added truncation.
-const LANDLOCK_ABI_OF_ROOMS: u32 = 3;
+const ROOM_LANDLOCK_ABI: u32 = 3;
 
 /// Finds the mechanisms that enforce every rule of the sandbox on this host.
-pub fn plan(request: &Request<'_>, host: &HostFacts) -> Result<Plan, Refusal> {
-    make(request, host, &mut Report::default())
+pub fn plan(request: &PlanRequest<'_>, host: &HostFacts) -> Result<SandboxPlan, PlanError> {
+    make(request, host, &mut PlanReport::default())
 }
 
 /// As [`plan`], with a report of the mechanism that holds each rule.
 pub fn plan_with_report(
-    request: &Request<'_>,
+    request: &PlanRequest<'_>,
     host: &HostFacts,
-) -> Result<(Plan, Report), Refusal> {
-    let mut report = Report::listening();
+) -> Result<(SandboxPlan, PlanReport), PlanError> {
+    let mut report = PlanReport::listening();
     make(request, host, &mut report).map(|plan| (plan, report))
 }
 
 /// The first rule of a sandbox that no host can enforce with this version.
-pub fn unenforceable(sandbox: &Sandbox) -> Option<Refusal> {
+pub fn unenforceable(sandbox: &Sandbox) -> Option<PlanError> {
     match network(sandbox) {
         Ok((_, ports)) => not_yet(sandbox, &ports).err(),
         Err(refusal) => Some(refusal),
     }
 }
 
-fn make(request: &Request<'_>, host: &HostFacts, report: &mut Report) -> Result<Plan, Refusal> {
+fn make(
+    request: &PlanRequest<'_>,
+    host: &HostFacts,
+    report: &mut PlanReport,
+) -> Result<SandboxPlan, PlanError> {
     let Some((sandbox, redirects)) = caches::without_mounts(request, host, report) else {
         return make_with_mounts(request, host, report);
     };
-    let request = Request { sandbox: &sandbox, caches: None, ..*request };
-    make_with_mounts(&request, host, report).map(|plan| Plan { redirects, ..plan })
+    let request = PlanRequest { sandbox: &sandbox, caches: None, ..*request };
+    make_with_mounts(&request, host, report).map(|plan| SandboxPlan { redirects, ..plan })
 }
 
 /// As `make`, where each `cache()` is a mount.
 fn make_with_mounts(
-    request: &Request<'_>,
+    request: &PlanRequest<'_>,
     host: &HostFacts,
-    report: &mut Report,
-) -> Result<Plan, Refusal> {
+    report: &mut PlanReport,
+) -> Result<SandboxPlan, PlanError> {
     let sandbox = request.sandbox;
     check_host(host)?;
     let (net, ports) = network(sandbox)?;
@@ -257,19 +261,19 @@ fn make_with_mounts(
     let tier = tier::choose(crossing || tier::beyond_landlock(request, &rules, &grants), host)?;
     if host.root && sandbox.limits.processes.is_some() && group.is_none() {
         countable(tier, host)
-            .map_err(|why| Refusal::Uncounted { why, span: sandbox.span.clone() })?;
+            .map_err(|why| PlanError::Uncounted { why, span: sandbox.span.clone() })?;
     }
-    tier::execute(request, &rules, &grants, host, tier == Tier::Room, report)?;
+    tier::execute(request, &rules, &grants, host, tier == SandboxTier::Room, report)?;
     let parts = PlanParts { request, rules: &rules, grants: &grants, baseline: &baseline };
     let TierParts { room, watch, scratch } = match tier {
-        Tier::Direct => TierParts::default(),
-        Tier::Watched => watched_tier(&parts, net, report)?,
-        Tier::Room => room_tier(&parts, host, net, ports)?,
+        SandboxTier::Direct => TierParts::default(),
+        SandboxTier::Watched => watched_tier(&parts, net, report)?,
+        SandboxTier::Room => room_tier(&parts, host, net, ports)?,
     };
     if watch.is_some() && sandbox.lifetime == Some(ProcessLifetime::Detached) {
         // No launcher would be left to carry out the calls.
         let rule = "lifetime: detached, where calls are watched".to_owned();
-        return Err(Refusal::NotYet { rule, span: sandbox.span.clone() });
+        return Err(PlanError::NotYet { rule, span: sandbox.span.clone() });
     }
     if watch.is_some()
         && let Facility::Missing { why } = &host.notify
@@ -278,11 +282,11 @@ fn make_with_mounts(
     }
     // No launcher would be left to remove the cgroup.
     let detached = sandbox.lifetime == Some(ProcessLifetime::Detached);
-    let group = group.filter(|_| tier != Tier::Direct && !detached);
+    let group = group.filter(|_| tier != SandboxTier::Direct && !detached);
     explain::limits(report, &sandbox.limits, group.as_deref(), host.root);
     explain::files(report, &sandbox.limits, watch.as_ref());
     explain::tier(report, &rules, watch.as_ref(), room.as_ref(), net, host);
-    Ok(Plan {
+    Ok(SandboxPlan {
         sandbox: sandbox.name.clone(),
         grants: reduce(grants),
         baseline,
@@ -300,51 +304,51 @@ fn make_with_mounts(
 
 /// The resolved rules and grants, from which a tier is made.
 struct PlanParts<'a> {
-    request: &'a Request<'a>,
-    rules: &'a [Rule<'a>],
-    grants: &'a [Grant],
+    request: &'a PlanRequest<'a>,
+    rules: &'a [ResolvedRule<'a>],
+    grants: &'a [PathGrant],
     baseline: &'a [(&'static baseline::BaselineEntry, FileCaps)],
 }
 
 /// The parts of a plan that differ between the tiers.
 #[derive(Default)]
 struct TierParts {
-    room: Option<Room>,
-    watch: Option<Watch>,
-    scratch: Option<Scratch>,
+    room: Option<RoomPlan>,
+    watch: Option<WatchPlan>,
+    scratch: Option<ScratchPlan>,
 }
 
 fn watched_tier(
     parts: &PlanParts<'_>,
-    net: Network,
-    report: &mut Report,
-) -> Result<TierParts, Refusal> {
+    net: NetworkMode,
+    report: &mut PlanReport,
+) -> Result<TierParts, PlanError> {
     let PlanParts { request, rules, grants, baseline } = *parts;
     let mut rights = rights(request, rules, grants, baseline)?;
     rights.host_processes = true;
     let scratch = tier::scratch(request, &rights, report);
-    let processes = Processes::OfTheHost { net: net == Network::Allow };
+    let processes = ProcView::OfTheHost { net: net == NetworkMode::Allow };
     let fixed = of_trees(&rights, rules);
-    let sources = Sources { request, rules, grants, baseline, rights: &fixed };
+    let sources = MountSources { request, rules, grants, baseline, rights: &fixed };
     let sight = Some(tier::sight(&sources));
     let files = request.sandbox.limits.most_files();
     // The kernel cannot tell a process's own entries in /proc from others', so the monitor
     // sees every open.
-    let watch = Watch { rights, reads: true, processes, files, sight };
+    let watch = WatchPlan { rights, reads: true, processes, files, sight };
     Ok(TierParts { room: None, watch: Some(watch), scratch })
 }
 
 fn room_tier(
     parts: &PlanParts<'_>,
     host: &HostFacts,
-    net: Network,
-    ports: Ports,
-) -> Result<TierParts, Refusal> {
+    net: NetworkMode,
+    ports: SharedPorts,
+) -> Result<TierParts, PlanError> {
     let PlanParts { request, rules, grants, baseline } = *parts;
     let rights = rights(request, rules, grants, baseline)?;
     let fixed = of_trees(&rights, rules);
-    let sources = Sources { request, rules, grants, baseline, rights: &fixed };
-    let (room, unreadable) = view::room(&sources, host, net == Network::Deny, ports);
+    let sources = MountSources { request, rules, grants, baseline, rights: &fixed };
+    let (room, unreadable) = view::room(&sources, host, net == NetworkMode::Deny, ports);
     let rights = temporary::with_names(rights, request, &room);
     let watch = beyond_mounts(&sources, host, rights, &room, unreadable);
     Ok(TierParts { room: Some(room), watch, scratch: None })
@@ -356,12 +360,12 @@ pub(crate) fn namespaces(sandbox: &Sandbox) -> Option<bool> {
     let changes =
         |rule: &FsRule| rule.effect == Effect::Allow && rule.caps.intersects(FileCaps::CHANGE);
     let room = sandbox.fs.iter().any(changes);
-    room.then(|| network(sandbox).ok()).flatten().map(|(net, _)| net == Network::Deny)
+    room.then(|| network(sandbox).ok()).flatten().map(|(net, _)| net == NetworkMode::Deny)
 }
 
 /// The mechanisms that hold a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Tier {
+enum SandboxTier {
     /// Landlock and seccomp alone.
     Direct,
     /// As `Direct`, with the monitor. For hosts without namespaces.
@@ -371,24 +375,25 @@ enum Tier {
 
 /// The calls that the monitor has to carry out, because mounts do not hold every rule.
 fn beyond_mounts(
-    sources: &Sources<'_>,
+    sources: &MountSources<'_>,
     host: &HostFacts,
-    mut rights: Rights,
-    room: &Room,
+    mut rights: SandboxRights,
+    room: &RoomPlan,
     unreadable: bool,
-) -> Option<Watch> {
-    let Sources { request, rules, grants, .. } = sources;
+) -> Option<WatchPlan> {
+    let MountSources { request, rules, grants, .. } = sources;
     rights.own = room.own();
     // Landlock rights add up: inside the room's own places everything is granted. So it is
     // where the session's directory contains something of the host.
     let around = rights.own.iter().chain(room.steps.iter().filter_map(|step| match step {
-        Step::Show { at, .. } => Some(at),
+        MountStep::Show { at, .. } => Some(at),
         _ => None,
     }));
     let around: Vec<&PathBuf> = around.collect();
-    let lent = |grant: &Grant| request.lends(&grant.path);
-    let wider =
-        |grant: &&Grant| !lent(grant) && around.iter().any(|outer| is_below(&grant.path, outer));
+    let lent = |grant: &PathGrant| request.lends(&grant.path);
+    let wider = |grant: &&PathGrant| {
+        !lent(grant) && around.iter().any(|outer| is_below(&grant.path, outer))
+    };
     let inside = grants.iter().filter(wider).map(|grant| grant.caps);
     let least = inside.fold(FileCaps::ALL, FileCaps::intersect);
     let reads =
@@ -406,13 +411,13 @@ fn beyond_mounts(
         || !least.contains(FileCaps::CHANGE)
         || changes && !tier::plain(&rights);
     let files = limits.most_files();
-    let processes = Processes::OfTheRoom;
-    watched.then_some(Watch { rights, reads, processes, files, sight: None })
+    let processes = ProcView::OfTheRoom;
+    watched.then_some(WatchPlan { rights, reads, processes, files, sight: None })
 }
 
 /// The rights without the rules about names. In the mount tree, such a rule must not hide
 /// the directory of the names.
-fn of_trees(rights: &Rights, rules: &[Rule<'_>]) -> Rights {
+fn of_trees(rights: &SandboxRights, rules: &[ResolvedRule<'_>]) -> SandboxRights {
     let mut fixed = rights.clone();
     let mut whole = rules.iter().map(|rule| !rule.wider());
     fixed.sandbox.fs.retain(|_| whole.next().unwrap_or(false));
@@ -421,16 +426,16 @@ fn of_trees(rights: &Rights, rules: &[Rule<'_>]) -> Rights {
 
 /// The rules with their paths on this disk, and everything else that decides about rights.
 fn rights(
-    request: &Request<'_>,
-    rules: &[Rule<'_>],
-    grants: &[Grant],
+    request: &PlanRequest<'_>,
+    rules: &[ResolvedRule<'_>],
+    grants: &[PathGrant],
     baseline: &[(&'static baseline::BaselineEntry, FileCaps)],
-) -> Result<Rights, Refusal> {
+) -> Result<SandboxRights, PlanError> {
     let disk = request.disk;
     let mut sandbox = request.sandbox.clone();
     sandbox.fs.clear();
     for rule in rules {
-        let text = rule.real.to_str().ok_or_else(|| Refusal::Unresolvable {
+        let text = rule.real.to_str().ok_or_else(|| PlanError::Unresolvable {
             rule: rule.rule.pattern.to_string(),
             span: rule.rule.span.clone(),
             source: io::Error::from(io::ErrorKind::InvalidFilename),
@@ -439,8 +444,8 @@ fn rights(
     }
     let [project, home] = [&request.places.project, &request.places.home].map(|p| disk.real(p));
     let cage = request.cage.paths.clone();
-    let given = grants.iter().filter(|grant| !matches!(grant.why, Why::Rule(_)));
-    let given: Vec<Grant> = given.cloned().collect();
+    let given = grants.iter().filter(|grant| !matches!(grant.why, GrantReason::Rule(_)));
+    let given: Vec<PathGrant> = given.cloned().collect();
     let places = PolicyPlaces { project, home, ..request.places.clone() };
     let held = match request.sandbox.protect.standard {
         true => tier::git_goes_by(&places, &given, &request.sandbox.protect, disk),
@@ -451,7 +456,7 @@ fn rights(
         let linked = baseline::LINKED.contains(&entry.path);
         (if linked { disk.real(named) } else { named.to_path_buf() }, *caps)
     };
-    Ok(Rights {
+    Ok(SandboxRights {
         sandbox,
         places,
         cage,
@@ -466,12 +471,14 @@ fn rights(
 }
 
 /// The network, and the ports that a denied network still reaches or serves.
-fn network(sandbox: &Sandbox) -> Result<(Network, Ports), Refusal> {
+fn network(sandbox: &Sandbox) -> Result<(NetworkMode, SharedPorts), PlanError> {
     let served = sandbox.serve.clone();
     let rule = match &sandbox.net {
-        NetworkAccess::Deny => return Ok((Network::Deny, Ports { reached: Vec::new(), served })),
+        NetworkAccess::Deny => {
+            return Ok((NetworkMode::Deny, SharedPorts { reached: Vec::new(), served }));
+        }
         // On the host's network, a server inside listens on the host.
-        NetworkAccess::Allow => return Ok((Network::Allow, Ports::default())),
+        NetworkAccess::Allow => return Ok((NetworkMode::Allow, SharedPorts::default())),
         NetworkAccess::Ask => "net = ask()".to_owned(),
         NetworkAccess::Hosts { rules, default } => {
             let allowed = || rules.iter().filter(|rule| rule.effect == Effect::Allow);
@@ -483,23 +490,23 @@ fn network(sandbox: &Sandbox) -> Result<(Network, Ports), Refusal> {
                     allowed().flat_map(|rule| rule.ports.iter().copied()).filter(judged).collect();
                 reached.sort_unstable();
                 reached.dedup();
-                return Ok((Network::Deny, Ports { reached, served }));
+                return Ok((NetworkMode::Deny, SharedPorts { reached, served }));
             }
             let hosts: Vec<String> = rules.iter().map(NetRule::to_string).collect();
             format!("net: {}", hosts.join(", "))
         }
     };
-    Err(Refusal::NotYet { rule, span: sandbox.span.clone() })
+    Err(PlanError::NotYet { rule, span: sandbox.span.clone() })
 }
 
 /// Refuses features of the language that this version cannot enforce.
-fn not_yet(sandbox: &Sandbox, ports: &Ports) -> Result<(), Refusal> {
+fn not_yet(sandbox: &Sandbox, ports: &SharedPorts) -> Result<(), PlanError> {
     let detached = sandbox.lifetime == Some(ProcessLifetime::Detached);
     let said = [
         // No launcher would be left to end the command in time, or to forward ports.
         (detached && sandbox.limits.wall_seconds.is_some())
             .then(|| ("lifetime: detached, with a wall limit".to_owned(), &sandbox.span)),
-        (detached && *ports != Ports::default())
+        (detached && *ports != SharedPorts::default())
             .then(|| ("lifetime: detached, with ports".to_owned(), &sandbox.span)),
         { sandbox.fs.iter() }
             .find(|r| r.writes == WriteTarget::Session)
@@ -510,28 +517,28 @@ fn not_yet(sandbox: &Sandbox, ports: &Ports) -> Result<(), Refusal> {
             .map(|r| (format!("lifetime: detached, with cache() on {}", r.pattern), &r.span)),
     ];
     match said.into_iter().flatten().next() {
-        Some((rule, span)) => Err(Refusal::NotYet { rule, span: span.clone() }),
+        Some((rule, span)) => Err(PlanError::NotYet { rule, span: span.clone() }),
         None => Ok(()),
     }
 }
 
 /// Root's processes can be counted by the process numbers of a process namespace, which
 /// only a room has. The kernel's own limit leaves root's processes out.
-fn countable(tier: Tier, host: &HostFacts) -> Result<(), String> {
+fn countable(tier: SandboxTier, host: &HostFacts) -> Result<(), String> {
     match &host.limits.process_numbers {
-        _ if tier != Tier::Room => Err("no process namespace can be made".to_owned()),
+        _ if tier != SandboxTier::Room => Err("no process namespace can be made".to_owned()),
         Facility::Works => Ok(()),
         Facility::Missing { why } => Err(why.clone()),
     }
 }
 
-fn check_host(host: &HostFacts) -> Result<(), Refusal> {
+fn check_host(host: &HostFacts) -> Result<(), PlanError> {
     match host.landlock_abi {
         // Checked first: inside such a sandbox Landlock may be missing too.
-        _ if host.around.listener => Err(Refusal::OuterListener),
-        0 => Err(Refusal::NoLandlock),
-        abi if abi < LANDLOCK_ABI_OF_ROOMS => Err(Refusal::LandlockTooOld { abi }),
-        _ if !host.seccomp => Err(Refusal::NoSeccomp),
+        _ if host.around.listener => Err(PlanError::OuterListener),
+        0 => Err(PlanError::NoLandlock),
+        abi if abi < ROOM_LANDLOCK_ABI => Err(PlanError::LandlockTooOld { abi }),
+        _ if !host.seccomp => Err(PlanError::NoSeccomp),
         _ => Ok(()),
     }
 }

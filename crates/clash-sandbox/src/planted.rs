@@ -26,7 +26,7 @@ use crate::disk::Disk;
 
 /// The other sandboxes whose commands run in the same places. The planner asks only if it
 /// meets a link, because the answer needs the whole policy.
-pub trait InForce: Debug {
+pub trait SandboxesInForce: Debug {
     /// The trees in which their commands may create names, with variables filled in.
     /// `None`: they cannot be listed, and every link is suspect.
     fn trees(&self) -> Option<Vec<PathBuf>>;
@@ -34,9 +34,9 @@ pub trait InForce: Debug {
 
 /// No other sandbox is in force.
 #[derive(Clone, Copy, Debug)]
-pub struct Alone;
+pub struct NoOtherSandboxes;
 
-impl InForce for Alone {
+impl SandboxesInForce for NoOtherSandboxes {
     fn trees(&self) -> Option<Vec<PathBuf>> {
         Some(Vec::new())
     }
@@ -54,7 +54,7 @@ pub fn trees_of(sandbox: &Sandbox, places: &PolicyPlaces) -> Vec<PathBuf> {
 
 /// A rule of a sandbox with its path on this disk.
 #[derive(Clone, Copy, Debug)]
-pub struct Placed<'a> {
+pub struct RuleOnDisk<'a> {
     pub rule: &'a FsRule,
     /// Variables filled in, links not followed.
     pub written: &'a Path,
@@ -64,7 +64,7 @@ pub struct Placed<'a> {
 
 /// A rule that grants something through a suspect link.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Suspect {
+pub struct SuspectLink {
     pub rule: FsRule,
     pub link: PathBuf,
     pub target: PathBuf,
@@ -72,7 +72,7 @@ pub struct Suspect {
     pub tree: PathBuf,
 }
 
-impl fmt::Display for Suspect {
+impl fmt::Display for SuspectLink {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { rule, link, target, tree } = self;
         let [link, target, tree] = [link, target, tree].map(|path| path.display());
@@ -87,37 +87,38 @@ impl fmt::Display for Suspect {
 
 /// The surroundings in which the rules of a sandbox are checked.
 #[derive(Clone, Copy, Debug)]
-pub struct Ground<'a> {
+pub struct LinkCheck<'a> {
     pub sandbox: &'a Sandbox,
     pub places: &'a PolicyPlaces,
     pub disk: &'a Disk,
-    pub in_force: &'a dyn InForce,
+    pub in_force: &'a dyn SandboxesInForce,
 }
 
-impl Ground<'_> {
+impl LinkCheck<'_> {
     /// The first rule that gives more rights because of a suspect link.
-    pub fn first_suspect(&self, rules: &[Placed<'_>]) -> Option<Suspect> {
-        let linked = |rule: &&Placed<'_>| {
+    pub fn first_suspect(&self, rules: &[RuleOnDisk<'_>]) -> Option<SuspectLink> {
+        let linked = |rule: &&RuleOnDisk<'_>| {
             rule.rule.effect == Effect::Allow && rule.written.as_os_str() != rule.real.as_os_str()
         };
         let mut linked = rules.iter().filter(linked).peekable();
         // Usually there is no link, and then nothing else is asked.
         linked.peek()?;
-        let trees = Trees::of(self.places, self.disk, self.in_force, Some(self.sandbox));
-        let suspect = |placed: &Placed<'_>| {
+        let trees =
+            WritableTrees::collect(self.places, self.disk, self.in_force, Some(self.sandbox));
+        let suspect = |placed: &RuleOnDisk<'_>| {
             let (link, tree) = trees.link_on(placed.written, placed.real, self.disk)?;
             let target = placed.real.to_path_buf();
-            Some(Suspect { rule: placed.rule.clone(), link, target, tree })
+            Some(SuspectLink { rule: placed.rule.clone(), link, target, tree })
         };
-        let suspects: Vec<Suspect> = linked.filter_map(suspect).collect();
+        let suspects: Vec<SuspectLink> = linked.filter_map(suspect).collect();
         let mut trusted = self.sandbox.clone();
         trusted.fs.retain(|rule| suspects.iter().all(|suspect| suspect.rule != *rule));
         suspects.into_iter().find(|suspect| self.gains(suspect, &trusted))
     }
 
     /// True if the rule gives rights at its target that the trusted rules do not give.
-    fn gains(&self, suspect: &Suspect, trusted: &Sandbox) -> bool {
-        let Suspect { rule, target, .. } = suspect;
+    fn gains(&self, suspect: &SuspectLink, trusted: &Sandbox) -> bool {
+        let SuspectLink { rule, target, .. } = suspect;
         // Two names that no rule about names is likely to match.
         let [inside, deeper] = ["\u{1}clash", "\u{1}clash/\u{1}clash"].map(|n| target.join(n));
         let asked: &[&Path] = match rule.pattern {
@@ -159,17 +160,17 @@ impl Ground<'_> {
 
 /// The trees in which commands may create names, each as written and as resolved.
 #[derive(Debug)]
-pub struct Trees {
+pub struct WritableTrees {
     trees: Vec<PathBuf>,
     /// The project was a directory when it was resolved. A link in its place was planted.
     project: PathBuf,
 }
 
-impl Trees {
-    pub fn of(
+impl WritableTrees {
+    pub fn collect(
         places: &PolicyPlaces,
         disk: &Disk,
-        in_force: &dyn InForce,
+        in_force: &dyn SandboxesInForce,
         sandbox: Option<&Sandbox>,
     ) -> Self {
         let Some(mut trees) = in_force.trees() else {

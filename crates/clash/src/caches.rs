@@ -14,7 +14,7 @@ use std::path::Path;
 use clash_policy::path::{LinkResolver, is_below};
 use clash_policy::{Effect, FileCaps, FsRule, PathPattern, PolicyPlaces, Sandbox, WriteTarget};
 use clash_sandbox::disk::Disk;
-use clash_sandbox::planted::{Ground, InForce, Placed};
+use clash_sandbox::planted::{LinkCheck, RuleOnDisk, SandboxesInForce};
 
 use crate::dirs::create_private;
 
@@ -24,7 +24,7 @@ pub(crate) fn make_missing(
     sandbox: &Sandbox,
     places: &PolicyPlaces,
     disk: &Disk,
-    in_force: &dyn InForce,
+    in_force: &dyn SandboxesInForce,
 ) {
     // The room mounts a project's cache on a directory of its own, unless a rule shows
     // the host's directory around the cache.
@@ -51,8 +51,8 @@ pub(crate) fn make_missing(
         if disk.has(&path) || !is_users_own(&path, places, disk) {
             continue;
         }
-        let placed = Placed { rule, written: &written, real: &path };
-        if (Ground { sandbox, places, disk, in_force }).first_suspect(&[placed]).is_none() {
+        let placed = RuleOnDisk { rule, written: &written, real: &path };
+        if (LinkCheck { sandbox, places, disk, in_force }).first_suspect(&[placed]).is_none() {
             let _ = create_private(&path);
         }
     }
@@ -92,7 +92,12 @@ mod tests {
         let tmp = home.join("tmp");
         let places = PolicyPlaces::new(home.join("app"), home.clone(), tmp, |_| None);
         let sandbox = Sandbox { fs: rules, ..Sandbox::named("s") };
-        make_missing(&sandbox, &places, &Disk::default(), &clash_sandbox::planted::Alone);
+        make_missing(
+            &sandbox,
+            &places,
+            &Disk::default(),
+            &clash_sandbox::planted::NoOtherSandboxes,
+        );
         (dir, home)
     }
 

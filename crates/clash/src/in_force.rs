@@ -11,7 +11,7 @@ use clash_policy::path::{LinkResolver, ProtectedLink, is_below};
 use clash_policy::rule::{Layer, LayerSettings, MatchBranch, MatchNode};
 use clash_policy::{Effect, PolicyPlaces, ProtectSettings, Sandbox};
 use clash_sandbox::disk::Disk;
-use clash_sandbox::planted::{InForce, Trees, trees_of};
+use clash_sandbox::planted::{SandboxesInForce, WritableTrees, trees_of};
 
 use crate::dirs::Dirs;
 use crate::policy::LoadedPolicy;
@@ -27,7 +27,7 @@ pub(crate) struct PolicySandboxes<'a> {
     pub(crate) session: Option<&'a Path>,
 }
 
-impl InForce for PolicySandboxes<'_> {
+impl SandboxesInForce for PolicySandboxes<'_> {
     fn trees(&self) -> Option<Vec<PathBuf>> {
         let policy = LoadedPolicy::load(self.dirs, self.project, self.session).ok()?;
         let places = self.dirs.places_unseen(self.project, &Disk::default());
@@ -114,11 +114,11 @@ impl<'a> NotedLinks<'a> {
     pub(crate) fn without_planted(
         &self,
         places: &PolicyPlaces,
-        in_force: &dyn InForce,
+        in_force: &dyn SandboxesInForce,
     ) -> Option<(Self, PlantedPathError)> {
         let met = self.met.borrow();
         met.first()?;
-        let trees = Trees::of(places, self.disk, in_force, None);
+        let trees = WritableTrees::collect(places, self.disk, in_force, None);
         let suspect = |path: &PathBuf| {
             let (link, tree) = trees.link_on(path, &self.disk.real(path), self.disk)?;
             Some(PlantedPathError { path: path.clone(), link, tree })

@@ -7,11 +7,11 @@ use crate::linux::monitor::WaitingMonitor;
 use crate::linux::stdio::InheritedStdio;
 use crate::linux::supervise::{self, RoomKeeper};
 use crate::linux::sys;
-use crate::plan::Plan;
+use crate::plan::SandboxPlan;
 
 /// Returns only if the command's time is up, or on failure.
 pub(super) fn attend(
-    plan: &Plan,
+    plan: &SandboxPlan,
     keeper: RoomKeeper,
     stdio: &InheritedStdio,
     command: libc::pid_t,

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 /// The program, its arguments and its environment. `env` is complete and already scrubbed.
 #[derive(Clone, Debug, Default)]
-pub struct Command {
+pub struct LaunchCommand {
     /// Searched for in the `PATH` of `env` unless it has a slash.
     pub program: OsString,
     /// Without the program itself.

@@ -28,7 +28,7 @@ use crate::linux::landlock::{LandlockRuleset, MissedGrant, PendingGrants};
 use crate::linux::mounts::{CopiedTree, ROOM_DEVICES, RoomParts, SHARED_TREES};
 use crate::linux::namespaces::{IdentityMap, make, make_network, make_with_parts};
 use crate::linux::sys;
-use crate::plan::room::Room;
+use crate::plan::room::RoomPlan;
 
 use super::LaunchError;
 
@@ -156,7 +156,7 @@ impl Drop for HelperProcess {
 /// Leaves the host's namespaces, except those of processes and the network. Joins those
 /// of the helper, or makes them.
 pub(super) fn leave_host(
-    room: &Room,
+    room: &RoomPlan,
     helper: Option<&HelperProcess>,
 ) -> Result<RoomParts, LaunchError> {
     match helper.and_then(HelperProcess::join) {

@@ -5,20 +5,22 @@ use std::ffi::c_long;
 
 use super::helper::HelperProcess;
 use super::prepare::{LaunchRequest, ParentParts};
-use super::{Command, LaunchError, attend, connect, isolate, mount, prepare, restrict, spawn};
+use super::{
+    LaunchCommand, LaunchError, attend, connect, isolate, mount, prepare, restrict, spawn,
+};
 use crate::linux::bpf::BpfInstruction;
 use crate::linux::landlock::{LandlockRuleset, PendingGrants};
 use crate::linux::stdio::StandardStreams;
 use crate::linux::target::ExecTarget;
-use crate::plan::Plan;
-use crate::plan::room::{Inside, Room, Step};
+use crate::plan::SandboxPlan;
+use crate::plan::room::{MountStep, RoomInterior, RoomPlan};
 
 pub(super) type LaunchResult<T> = Result<T, LaunchError>;
 
 /// The data that the command's own process needs to restrict itself.
 #[derive(Clone, Copy)]
 pub(super) struct LaunchContext<'a> {
-    pub(super) plan: &'a Plan,
+    pub(super) plan: &'a SandboxPlan,
     pub(super) target: &'a ExecTarget,
     pub(super) filter: &'a [BpfInstruction],
     pub(super) ruleset: &'a LandlockRuleset,
@@ -29,20 +31,20 @@ pub(super) struct LaunchContext<'a> {
 /// The data of a launcher that stays as the command's parent.
 pub(super) struct ParentContext<'a> {
     pub(super) launch: LaunchContext<'a>,
-    pub(super) room: Option<&'a Room>,
+    pub(super) room: Option<&'a RoomPlan>,
     pub(super) helper: Option<&'a HelperProcess>,
     /// The steps of the mount tree before /proc. /proc shows the processes of the process
     /// that mounts it, so the command's process carries out the others.
-    pub(super) steps_before_proc: &'a [Step],
-    pub(super) steps_from_proc: &'a [Step],
+    pub(super) steps_before_proc: &'a [MountStep],
+    pub(super) steps_from_proc: &'a [MountStep],
     /// True if the tree is entered after /proc is mounted. /proc can be mounted only while the
     /// host's is visible, and this tree lets go of the old root.
     pub(super) enters_last: bool,
 }
 
 pub(super) fn run(
-    plan: &Plan,
-    command: &Command,
+    plan: &SandboxPlan,
+    command: &LaunchCommand,
     helper: Option<HelperProcess>,
 ) -> LaunchResult<Infallible> {
     let mut streams = StandardStreams::examine();
@@ -84,9 +86,9 @@ impl<'a> ParentContext<'a> {
     fn new(launch: LaunchContext<'a>, helper: Option<&'a HelperProcess>) -> Self {
         let room = launch.plan.room.as_ref();
         let steps = room.map_or(&[][..], |room| &room.steps);
-        let proc = steps.iter().position(|step| matches!(step, Step::Processes { .. }));
+        let proc = steps.iter().position(|step| matches!(step, MountStep::Processes { .. }));
         let (steps_before_proc, steps_from_proc) = steps.split_at(proc.unwrap_or(steps.len()));
-        let enters_last = room.is_some_and(|room| room.inside == Inside::Rooms);
+        let enters_last = room.is_some_and(|room| room.inside == RoomInterior::Rooms);
         Self { launch, room, helper, steps_before_proc, steps_from_proc, enters_last }
     }
 }

@@ -10,7 +10,7 @@ use rustix::thread::{SecureComputingMode, secure_computing_mode};
 
 use super::helper::HelperProcess;
 use super::phases::{LaunchResult, ParentContext};
-use super::{Command, LaunchError};
+use super::{LaunchCommand, LaunchError};
 use crate::linux::bpf::BpfInstruction;
 use crate::linux::cgroup::RoomCgroup;
 use crate::linux::landlock::{LandlockRuleset, PendingGrants};
@@ -20,12 +20,12 @@ use crate::linux::ports::PortCrossing;
 use crate::linux::scratch::{self, ScratchDirectory};
 use crate::linux::stdio::StandardStreams;
 use crate::linux::{landlock, limits, redirect, seccomp, sys, terminal};
-use crate::plan::{self, Plan};
+use crate::plan::{self, SandboxPlan};
 
 /// The plan and the command, with the launcher's own additions.
 pub(super) struct LaunchRequest<'a> {
-    pub(super) plan: Cow<'a, Plan>,
-    pub(super) command: Cow<'a, Command>,
+    pub(super) plan: Cow<'a, SandboxPlan>,
+    pub(super) command: Cow<'a, LaunchCommand>,
     /// The temporary directory that the launcher makes for this command.
     own_tmp: Option<PathBuf>,
     /// The standard streams that are terminals.
@@ -34,17 +34,21 @@ pub(super) struct LaunchRequest<'a> {
 
 impl<'a> LaunchRequest<'a> {
     /// Hides a terminal that no stream has, and adds the temporary directory and the caches.
-    pub(super) fn new(plan: &'a Plan, command: &'a Command, terminals: [bool; 3]) -> Self {
+    pub(super) fn new(
+        plan: &'a SandboxPlan,
+        command: &'a LaunchCommand,
+        terminals: [bool; 3],
+    ) -> Self {
         let (mut plan, mut command) = (Cow::Borrowed(plan), Cow::Borrowed(command));
         if terminal::is_behind(terminals) {
             plan = Cow::Owned(terminal::hidden(&plan));
         }
         let mut own_tmp = None;
         match &plan.scratch {
-            Some(plan::Scratch::Session(path)) => {
+            Some(plan::ScratchPlan::Session(path)) => {
                 command = Cow::Owned(scratch::named(path, &command));
             }
-            Some(plan::Scratch::Below(parent)) => {
+            Some(plan::ScratchPlan::Below(parent)) => {
                 let path = own_tmp.insert(scratch::name(parent));
                 let (with_tmp, named) = scratch::given(path, &plan, &command);
                 (plan, command) = (Cow::Owned(with_tmp), Cow::Owned(named));
@@ -59,7 +63,7 @@ impl<'a> LaunchRequest<'a> {
     }
 }
 
-pub(super) fn assemble_filter(plan: &Plan) -> LaunchResult<Vec<BpfInstruction>> {
+pub(super) fn assemble_filter(plan: &SandboxPlan) -> LaunchResult<Vec<BpfInstruction>> {
     seccomp::filter(seccomp::FilterSurface::from_plan(plan)).map_err(LaunchError::FilterAssembly)
 }
 

@@ -41,8 +41,8 @@ use super::stdio::{StandardStreams, StreamFacts};
 use super::sys::{self, HandledRights};
 use crate::baseline::BaselineEntry;
 use crate::launch::error::LaunchError;
-use crate::plan::room::{Inside, Room, Step};
-use crate::plan::{Grant, Network, Plan};
+use crate::plan::room::{MountStep, RoomInterior, RoomPlan};
+use crate::plan::{NetworkMode, PathGrant, SandboxPlan};
 
 /// Access rights as a bit mask of the kernel.
 type AccessRights = u64;
@@ -154,14 +154,15 @@ fn rights(caps: FileCaps, directory: bool, device: bool) -> AccessRights {
 
 /// The ruleset of a plan. It grants only the files that the command already has as stdio.
 pub(crate) fn ruleset(
-    plan: &Plan,
+    plan: &SandboxPlan,
     streams: &StandardStreams,
 ) -> Result<LandlockRuleset, LaunchError> {
-    if plan.room.as_ref().is_some_and(|room| room.inside == Inside::Rooms) {
+    if plan.room.as_ref().is_some_and(|room| room.inside == RoomInterior::Rooms) {
         return LandlockRuleset::of_scopes(plan.landlock_abi);
     }
     // A network of the room's own leads nowhere, so TCP needs no rule.
-    let closed = plan.net == Network::Deny && !plan.room.as_ref().is_some_and(|r| r.own_network);
+    let closed =
+        plan.net == NetworkMode::Deny && !plan.room.as_ref().is_some_and(|r| r.own_network);
     let left = if others_hold_truncation(plan) { TRUNCATE } else { 0 };
     let ruleset = LandlockRuleset::new(all(plan.landlock_abi) & !left, plan.landlock_abi, closed)?;
     own_stdio(&ruleset, streams);
@@ -171,7 +172,7 @@ pub(crate) fn ruleset(
 /// True if something other than Landlock prevents the truncation of read-only files: the
 /// seccomp filter, the monitor, which makes all such calls itself, or read-only mounts.
 /// Mounts are enough only if every writable grant includes the right to write.
-fn others_hold_truncation(plan: &Plan) -> bool {
+fn others_hold_truncation(plan: &SandboxPlan) -> bool {
     let mounts = || {
         let changed = plan.grants.iter().filter(|grant| grant.caps.intersects(FileCaps::CHANGE));
         { changed }.all(|grant| grant.caps.contains(FileCaps::WRITE))
@@ -199,16 +200,19 @@ pub(crate) struct MissedGrant {
 }
 
 impl PendingGrants {
-    pub(crate) fn from_plan(plan: &Plan, ruleset: &LandlockRuleset) -> Result<Self, LaunchError> {
+    pub(crate) fn from_plan(
+        plan: &SandboxPlan,
+        ruleset: &LandlockRuleset,
+    ) -> Result<Self, LaunchError> {
         let (mut grants, mut baseline) = (Vec::new(), Vec::new());
-        if plan.room.as_ref().is_none_or(|room| room.inside != Inside::Rooms) {
+        if plan.room.as_ref().is_none_or(|room| room.inside != RoomInterior::Rooms) {
             let own = ["/proc", "/sys"];
             let shared = |entry: &BaselineEntry| {
                 plan.room.is_none() || !own.iter().any(|o| entry.path.starts_with(o))
             };
             baseline = plan.baseline.iter().filter(|(entry, _)| shared(entry)).copied().collect();
             grants.reserve(plan.grants.len());
-            for Grant { path, caps, .. } in &plan.grants {
+            for PathGrant { path, caps, .. } in &plan.grants {
                 // The rule belongs to the overlay mount, which does not exist yet.
                 if plan.room.as_ref().is_some_and(|room| room.has_cache_at(path)) {
                     continue;
@@ -256,7 +260,7 @@ impl PendingGrants {
 
 /// Rights to make, rename or move links. A plan without a monitor that may create files
 /// grants none of them, because no process judges the links.
-fn unwatched_links(plan: &Plan) -> AccessRights {
+fn unwatched_links(plan: &SandboxPlan) -> AccessRights {
     let makes = plan.grants.iter().any(|grant| grant.caps.contains(FileCaps::CREATE));
     if makes && plan.watch.is_none() { MAKE_SYM | REFER } else { 0 }
 }
@@ -384,12 +388,12 @@ pub(crate) fn no_directory_as_stdio(streams: &StandardStreams) -> Result<bool, E
 
 /// Rules for the room's own places, which exist only now.
 pub(crate) fn own_places(
-    plan: &Plan,
-    room: &Room,
+    plan: &SandboxPlan,
+    room: &RoomPlan,
     view: &MountTree,
     ruleset: &LandlockRuleset,
 ) -> Result<(), LaunchError> {
-    if room.inside == Inside::Rooms {
+    if room.inside == RoomInterior::Rooms {
         return Ok(());
     }
     let grant = |path: &Path, rights: AccessRights| {
@@ -399,16 +403,16 @@ pub(crate) fn own_places(
     let scratch = (rights(FileCaps::ALL, true, false) | MAKE_FIFO) & !unwatched_links(plan);
     for step in &room.steps {
         match step {
-            Step::Scratch { at } | Step::ScratchMount { at } => grant(at, scratch)?,
-            Step::Cache { path, caps, .. } => grant(path, rights(*caps, true, false))?,
-            Step::Devices => {
+            MountStep::Scratch { at } | MountStep::ScratchMount { at } => grant(at, scratch)?,
+            MountStep::Cache { path, caps, .. } => grant(path, rights(*caps, true, false))?,
+            MountStep::Devices => {
                 grant(Path::new("/dev/shm"), scratch & !EXECUTE)?;
                 grant(
                     Path::new("/dev/pts"),
                     rights(FileCaps::READ.union(FileCaps::WRITE), true, true),
                 )?;
             }
-            Step::Processes { .. } => {
+            MountStep::Processes { .. } => {
                 grant(Path::new("/proc"), rights(FileCaps::READ, true, false))?
             }
             _ => {}

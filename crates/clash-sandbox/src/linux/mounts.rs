@@ -27,7 +27,7 @@ use rustix::process::{chroot, fchdir, pivot_root};
 use super::overlay::{self, CacheMount};
 use super::sys::{self, ATTR_NODEV, ATTR_NOEXEC, ATTR_NOSUID, ATTR_RDONLY};
 use crate::launch::error::LaunchError;
-use crate::plan::room::{Access, Inside, Shown, Step};
+use crate::plan::room::{CoveredPlace, MountAccess, MountStep, RoomInterior};
 
 type MountResult<T> = Result<T, Errno>;
 
@@ -60,11 +60,11 @@ pub(crate) enum CopiedTree {
 }
 
 /// Trees of the host that nearly every room shows, and their access.
-pub(crate) const SHARED_TREES: [(&str, Access); 4] = [
-    ("/usr", Access { write: false, execute: true }),
-    ("/etc", Access { write: false, execute: false }),
-    ("/opt", Access { write: false, execute: true }),
-    ("/sys/devices/system", Access { write: false, execute: false }),
+pub(crate) const SHARED_TREES: [(&str, MountAccess); 4] = [
+    ("/usr", MountAccess { write: false, execute: true }),
+    ("/etc", MountAccess { write: false, execute: false }),
+    ("/opt", MountAccess { write: false, execute: true }),
+    ("/sys/devices/system", MountAccess { write: false, execute: false }),
 ];
 
 impl RoomParts {
@@ -111,7 +111,7 @@ fn unplaced(tree: OwnedFd, dir: &OwnedFd, name: &str) -> Option<OwnedFd> {
 }
 
 /// Copies a tree of the host. A missing tree or a link counts as missing.
-fn copied(root: &OwnedFd, path: &Path, access: Access) -> CopiedTree {
+fn copied(root: &OwnedFd, path: &Path, access: MountAccess) -> CopiedTree {
     let Ok(tree) = bound(path, access) else { return CopiedTree::Missing };
     let below_root = path.as_os_str().as_bytes().iter().skip(1);
     let ends = below_root.enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at + 1);
@@ -127,7 +127,7 @@ fn copied(root: &OwnedFd, path: &Path, access: Access) -> CopiedTree {
 }
 
 /// A copy of the host's tree at a path.
-fn bound(path: &Path, access: Access) -> MountResult<OwnedFd> {
+fn bound(path: &Path, access: MountAccess) -> MountResult<OwnedFd> {
     let source = openat2(CWD, path, HOLD, Mode::empty(), NEVER_LINKS)?;
     let tree = clone(&source, "")?;
     set(&tree, access)?;
@@ -153,7 +153,7 @@ const OLD_ROOT: &str = ".covers/host";
 impl MountTree {
     /// Attaches the new root over the old one; lookups still start at the old one. Removes
     /// shared trees that no step of the plan wants.
-    pub(crate) fn new(parts: RoomParts, steps: &[Step]) -> MountResult<Self> {
+    pub(crate) fn new(parts: RoomParts, steps: &[MountStep]) -> MountResult<Self> {
         let RoomParts { root, devices, terminals, shown } = parts;
         attach(&root, CWD, Path::new("/"))?;
         let mut view = Self {
@@ -166,7 +166,7 @@ impl MountTree {
             caches: Vec::new(),
         };
         for ((path, access), copied) in SHARED_TREES.iter().zip(&mut view.shown) {
-            let wanted = Step::Bind { path: PathBuf::from(path), access: *access };
+            let wanted = MountStep::Bind { path: PathBuf::from(path), access: *access };
             if steps.contains(&wanted) {
                 continue;
             }
@@ -185,23 +185,23 @@ impl MountTree {
     }
 
     /// Carries out one step.
-    pub(crate) fn step(&mut self, step: &Step) -> Result<(), LaunchError> {
+    pub(crate) fn step(&mut self, step: &MountStep) -> Result<(), LaunchError> {
         let done = match step {
-            Step::Directory { at } => self.directory(at, 0o755),
-            Step::File { at } => self.file(at),
-            Step::Link { at, to } => symlinkat(to, &self.root, relative(at)),
-            Step::Scratch { at } => self.directory(at, 0o1777),
-            Step::ScratchMount { at } => self.scratch_mount(at),
-            Step::Show { from, at, access } => {
+            MountStep::Directory { at } => self.directory(at, 0o755),
+            MountStep::File { at } => self.file(at),
+            MountStep::Link { at, to } => symlinkat(to, &self.root, relative(at)),
+            MountStep::Scratch { at } => self.directory(at, 0o1777),
+            MountStep::ScratchMount { at } => self.scratch_mount(at),
+            MountStep::Show { from, at, access } => {
                 bound(from, *access).and_then(|tree| attach(&tree, &self.root, relative(at)))
             }
-            Step::Point { at, file } => self.point(at, *file),
-            Step::Bind { path, access } => self.bind(path, *access),
-            Step::Cache { path, own, caps, overlay } => self.cache(path, own, *caps, *overlay),
-            Step::Rebind { path, access } => self.rebind(path, *access),
-            Step::Cover { path, file, shows } => self.cover(path, *file, shows),
-            Step::Devices => self.devices(),
-            Step::Processes { maps } => self.processes(*maps),
+            MountStep::Point { at, file } => self.point(at, *file),
+            MountStep::Bind { path, access } => self.bind(path, *access),
+            MountStep::Cache { path, own, caps, overlay } => self.cache(path, own, *caps, *overlay),
+            MountStep::Rebind { path, access } => self.rebind(path, *access),
+            MountStep::Cover { path, file, shows } => self.cover(path, *file, shows),
+            MountStep::Devices => self.devices(),
+            MountStep::Processes { maps } => self.processes(*maps),
         };
         done.map_err(|error| LaunchError::MountStep {
             step: step.to_string(),
@@ -221,8 +221,8 @@ impl MountTree {
     /// root stays below the new one. No path and no descriptor leads there, and the command
     /// may neither unmount nor `chroot`. A room with rooms inside may mount and lives
     /// longer, so it gets no old root at all.
-    pub(crate) fn enter(&self, inside: Inside) -> MountResult<()> {
-        if inside == Inside::Rooms {
+    pub(crate) fn enter(&self, inside: RoomInterior) -> MountResult<()> {
+        if inside == RoomInterior::Rooms {
             mkdirat(&self.root, OLD_ROOT, Mode::from_raw_mode(0o755))?;
             fchdir(&self.root)?;
             pivot_root(".", OLD_ROOT)?;
@@ -233,7 +233,7 @@ impl MountTree {
     }
 
     fn directory(&self, at: &Path, mode: u32) -> MountResult<()> {
-        let in_place = |((path, _), copied): (&(&str, Access), &CopiedTree)| {
+        let in_place = |((path, _), copied): (&(&str, MountAccess), &CopiedTree)| {
             matches!(copied, CopiedTree::InPlace) && is_below(Path::new(path), at)
         };
         if SHARED_TREES.iter().zip(&self.shown).any(in_place) {
@@ -281,7 +281,7 @@ impl MountTree {
         let own = self.next_cover();
         mkdirat(&self.root, &own, Mode::from_raw_mode(0o1777))?;
         let tree = clone(&self.root, &own)?;
-        set(&tree, Access { write: true, execute: true })?;
+        set(&tree, MountAccess { write: true, execute: true })?;
         attach_to(&tree, &place)
     }
 
@@ -290,7 +290,7 @@ impl MountTree {
         Path::new(COVERS).join(self.covers.to_string())
     }
 
-    fn bind(&mut self, path: &Path, access: Access) -> MountResult<()> {
+    fn bind(&mut self, path: &Path, access: MountAccess) -> MountResult<()> {
         let wanted = (path.as_os_str(), access);
         let ready =
             SHARED_TREES.iter().position(|(path, access)| (OsStr::new(path), *access) == wanted);
@@ -311,10 +311,10 @@ impl MountTree {
                 self.locks.push(lock);
                 (tree, true)
             }
-            CacheMount::Plain(dir) => (bound(&dir, Access { write: true, execute })?, true),
-            CacheMount::Missing => (bound(path, Access { write: false, execute })?, false),
+            CacheMount::Plain(dir) => (bound(&dir, MountAccess { write: true, execute })?, true),
+            CacheMount::Missing => (bound(path, MountAccess { write: false, execute })?, false),
         };
-        set(&tree, Access { write, execute })?;
+        set(&tree, MountAccess { write, execute })?;
         self.caches.push(path.to_path_buf());
         attach_to(&tree, &place)
     }
@@ -328,14 +328,14 @@ impl MountTree {
         }
     }
 
-    fn rebind(&self, path: &Path, access: Access) -> MountResult<()> {
+    fn rebind(&self, path: &Path, access: MountAccess) -> MountResult<()> {
         let Some(place) = self.open_if_shown(path)? else { return Ok(()) };
         let tree = clone(&place, "")?;
         set(&tree, access)?;
         attach_to(&tree, &place)
     }
 
-    fn cover(&mut self, path: &Path, file: bool, shows: &[Shown]) -> MountResult<()> {
+    fn cover(&mut self, path: &Path, file: bool, shows: &[CoveredPlace]) -> MountResult<()> {
         let Some(place) = self.open_if_shown(path)? else { return Ok(()) };
         let own = self.next_cover();
         if file {
@@ -361,7 +361,7 @@ impl MountTree {
             }
         }
         let tree = clone(&self.root, &own)?;
-        set(&tree, Access { write: false, execute: false })?;
+        set(&tree, MountAccess { write: false, execute: false })?;
         attach_to(&tree, &place)
     }
 
@@ -402,7 +402,7 @@ fn remove_directories(root: &OwnedFd, path: &Path) -> MountResult<()> {
 
 /// A read-only copy of the mount at `path`.
 pub(crate) fn read_only(path: &Path) -> MountResult<OwnedFd> {
-    bound(path, Access { write: false, execute: false })
+    bound(path, MountAccess { write: false, execute: false })
 }
 
 /// A plan's absolute path, relative to the root of the tree.
@@ -449,7 +449,7 @@ fn clone(dir: impl AsFd, path: impl rustix::path::Arg) -> MountResult<OwnedFd> {
     open_tree(dir, path, flags)
 }
 
-fn set(tree: &OwnedFd, access: Access) -> MountResult<()> {
+fn set(tree: &OwnedFd, access: MountAccess) -> MountResult<()> {
     let mut attributes = ATTR_NOSUID | ATTR_NODEV;
     if !access.write {
         attributes |= ATTR_RDONLY;

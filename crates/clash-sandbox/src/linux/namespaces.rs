@@ -7,7 +7,7 @@ use rustix::process::{getgid, getuid};
 use super::mounts::RoomParts;
 use super::sys;
 use crate::launch::error::LaunchError;
-use crate::plan::room::Room;
+use crate::plan::room::RoomPlan;
 
 /// The uid and gid maps of a user namespace. Made in advance, because the helper process
 /// must not allocate.
@@ -38,7 +38,7 @@ impl From<NamespaceError> for LaunchError {
 
 /// Leaves the host's namespaces, except those of processes and the network, and makes the
 /// parts that every room has.
-pub(crate) fn make_with_parts(room: &Room) -> Result<RoomParts, LaunchError> {
+pub(crate) fn make_with_parts(room: &RoomPlan) -> Result<RoomParts, LaunchError> {
     let identity = room.user_namespace.then(IdentityMap::own);
     make(identity.as_ref())?;
     RoomParts::make().map_err(|error| LaunchError::RoomRoot(error.into()))

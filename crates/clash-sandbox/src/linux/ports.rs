@@ -30,7 +30,7 @@ use rustix::process::{Pid, Resource, Signal, WaitOptions, getrlimit, waitpid};
 
 use super::sys::{self, ForkSide};
 use crate::launch::error::LaunchError;
-use crate::plan::room::Ports;
+use crate::plan::room::SharedPorts;
 
 /// The time to deliver the remaining data after a room has ended.
 const MAX_DELIVERY_TIME: Duration = Duration::from_secs(2);
@@ -55,7 +55,7 @@ pub(crate) struct PortCrossing {
 
 impl PortCrossing {
     /// Call this in the host's network.
-    pub(crate) fn start(ports: &Ports) -> Result<Self, LaunchError> {
+    pub(crate) fn start(ports: &SharedPorts) -> Result<Self, LaunchError> {
         let mut served = Vec::new();
         for port in &ports.served {
             let listeners = listen(*port);
@@ -68,7 +68,7 @@ impl PortCrossing {
     }
 
     /// Call this in the room's network.
-    pub(crate) fn listen(&self, ports: &Ports) -> Result<(), LaunchError> {
+    pub(crate) fn listen(&self, ports: &SharedPorts) -> Result<(), LaunchError> {
         let Some(outside) = &self.outside else { return Ok(()) };
         for port in &ports.reached {
             let failed = |source| LaunchError::ReachedPort { port: *port, source };

@@ -9,26 +9,30 @@ use std::path::Path;
 
 use clash_policy::{Effect, FileCaps, FsRule, PathPattern, PolicySpan, WriteTarget};
 
-use crate::launch::command::Command;
-use crate::plan::cache::Redirect;
-use crate::plan::sight::Shown;
-use crate::plan::{Grant, Plan, Why};
+use crate::launch::command::LaunchCommand;
+use crate::plan::cache::CacheRedirect;
+use crate::plan::sight::TreeVisibility;
+use crate::plan::{GrantReason, PathGrant, SandboxPlan};
 
 /// The plan and the command with the cache directories added. A directory that cannot be
 /// made is left out; the tool then finds the shared cache, which is read-only.
-pub(crate) fn given(plan: &Plan, command: &Command) -> (Plan, Command) {
+pub(crate) fn given(plan: &SandboxPlan, command: &LaunchCommand) -> (SandboxPlan, LaunchCommand) {
     let (mut plan, mut command) = (plan.clone(), command.clone());
     for redirect in std::mem::take(&mut plan.redirects) {
         if !is_made(&redirect) {
             continue;
         }
-        let grant = Grant { path: redirect.to.clone(), caps: FileCaps::ALL, why: Why::Launcher };
+        let grant = PathGrant {
+            path: redirect.to.clone(),
+            caps: FileCaps::ALL,
+            why: GrantReason::Launcher,
+        };
         if let Some(watch) = &mut plan.watch {
             watch.rights.given.push(grant.clone());
             // Packages contain names that are protected elsewhere below the home.
             watch.rights.sandbox.fs.extend(rule(&redirect));
             if let Some(sight) = &mut watch.sight {
-                sight.tree(&redirect.to, Shown::Writable);
+                sight.tree(&redirect.to, TreeVisibility::Writable);
             }
         }
         plan.grants.push(grant);
@@ -37,7 +41,7 @@ pub(crate) fn given(plan: &Plan, command: &Command) -> (Plan, Command) {
     (plan, command)
 }
 
-fn rule(redirect: &Redirect) -> Option<FsRule> {
+fn rule(redirect: &CacheRedirect) -> Option<FsRule> {
     let path = redirect.to.to_str()?.to_owned();
     Some(FsRule {
         pattern: PathPattern::Subpath { path, follow_worktrees: false },
@@ -48,7 +52,7 @@ fn rule(redirect: &Redirect) -> Option<FsRule> {
     })
 }
 
-fn is_made(redirect: &Redirect) -> bool {
+fn is_made(redirect: &CacheRedirect) -> bool {
     let made = DirBuilder::new().recursive(true).mode(0o700).create(&redirect.to);
     for file in &redirect.carried {
         let Some(copy) = file.file_name().map(|name| redirect.to.join(name)) else { continue };
@@ -64,7 +68,7 @@ fn written(path: &Path, bytes: &[u8]) -> io::Result<()> {
     File::options().write(true).create_new(true).open(path)?.write_all(bytes)
 }
 
-fn set(command: &mut Command, Redirect { variable, option, to, .. }: &Redirect) {
+fn set(command: &mut LaunchCommand, CacheRedirect { variable, option, to, .. }: &CacheRedirect) {
     let before = command.env.iter().position(|(name, _)| name == variable);
     let before = before.map(|at| command.env.swap_remove(at).1);
     let mut value = before.filter(|_| !option.is_empty()).unwrap_or_default();

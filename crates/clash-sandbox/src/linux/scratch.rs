@@ -19,9 +19,9 @@ use rustix::io::Errno;
 use rustix::process::{Pid, WaitOptions, waitpid};
 
 use super::sys::{self, ForkSide};
-use crate::launch::command::Command;
-use crate::plan::sight::Shown;
-use crate::plan::{Grant, Plan, Why};
+use crate::launch::command::LaunchCommand;
+use crate::plan::sight::TreeVisibility;
+use crate::plan::{GrantReason, PathGrant, SandboxPlan};
 
 /// Variables in which programs look for a temporary directory.
 const TMP_VARIABLES: [&str; 4] = ["TMPDIR", "TMP", "TEMP", "TEMPDIR"];
@@ -33,13 +33,21 @@ pub(crate) fn name(parent: &Path) -> PathBuf {
 }
 
 /// The plan and the command with the directory added.
-pub(crate) fn given(path: &Path, plan: &Plan, command: &Command) -> (Plan, Command) {
+pub(crate) fn given(
+    path: &Path,
+    plan: &SandboxPlan,
+    command: &LaunchCommand,
+) -> (SandboxPlan, LaunchCommand) {
     let mut plan = plan.clone();
-    plan.grants.push(Grant { path: path.into(), caps: FileCaps::ALL, why: Why::Launcher });
+    plan.grants.push(PathGrant {
+        path: path.into(),
+        caps: FileCaps::ALL,
+        why: GrantReason::Launcher,
+    });
     if let Some(watch) = &mut plan.watch {
         watch.rights.own.push(path.into());
         if let Some(sight) = &mut watch.sight {
-            sight.tree(path, Shown::Writable);
+            sight.tree(path, TreeVisibility::Writable);
         }
     }
     let command = named(path, command);
@@ -47,7 +55,7 @@ pub(crate) fn given(path: &Path, plan: &Plan, command: &Command) -> (Plan, Comma
 }
 
 /// The command with the directory in its environment.
-pub(crate) fn named(path: &Path, command: &Command) -> Command {
+pub(crate) fn named(path: &Path, command: &LaunchCommand) -> LaunchCommand {
     let mut command = command.clone();
     for (name, value) in &mut command.env {
         if TMP_VARIABLES.iter().any(|known| name == known) {

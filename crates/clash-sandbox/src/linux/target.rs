@@ -4,7 +4,7 @@ use std::ffi::{CString, OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use super::sys::{self, CStringArray};
-use crate::launch::command::Command;
+use crate::launch::command::LaunchCommand;
 use crate::launch::error::LaunchError;
 
 /// All memory is allocated at construction, so that afterwards only `execve` itself can
@@ -18,7 +18,7 @@ pub(crate) struct ExecTarget {
 }
 
 impl ExecTarget {
-    pub(crate) fn new(command: &Command) -> Result<Self, LaunchError> {
+    pub(crate) fn new(command: &LaunchCommand) -> Result<Self, LaunchError> {
         let args = std::iter::once(&command.program).chain(&command.args);
         let args = args.map(|arg| c_string(arg.clone())).collect::<Result<_, _>>()?;
         let env = command.env.iter().map(|(name, value)| {
@@ -69,7 +69,7 @@ fn c_string(text: OsString) -> Result<CString, LaunchError> {
 /// The search path of glibc without `PATH`.
 const DEFAULT_PATH: &str = "/bin:/usr/bin";
 
-fn candidates(command: &Command) -> Result<Vec<CString>, LaunchError> {
+fn candidates(command: &LaunchCommand) -> Result<Vec<CString>, LaunchError> {
     let program = &command.program;
     if program.is_empty() {
         return Ok(Vec::new());
@@ -98,7 +98,7 @@ mod tests {
 
     fn files(program: &str, path: Option<&str>) -> Vec<String> {
         let env = path.map(|p| ("PATH".into(), p.into())).into_iter().collect();
-        let command = Command { program: program.into(), env, ..Command::default() };
+        let command = LaunchCommand { program: program.into(), env, ..LaunchCommand::default() };
         let found = candidates(&command).unwrap();
         found.into_iter().map(|c| c.into_string().unwrap()).collect()
     }
@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn a_nul_byte_is_named() {
-        let command = Command { program: "a\0b".into(), ..Command::default() };
+        let command = LaunchCommand { program: "a\0b".into(), ..LaunchCommand::default() };
         assert!(matches!(candidates(&command), Err(LaunchError::NulByte(_))));
     }
 }

@@ -22,11 +22,11 @@ use rustix::process::{
 
 use super::dns;
 use super::{ObserveError, Observed, ObservedEnd};
-use crate::launch::{self, Command, LaunchError};
+use crate::launch::{self, LaunchCommand, LaunchError};
 use crate::linux::bpf::{BpfAssembler, BpfError, BpfInstruction, BpfTest, JumpTarget};
 use crate::linux::sys::{self, ForkSide, SeccompNotice};
 use crate::linux::target::ExecTarget;
-use crate::plan::Plan;
+use crate::plan::SandboxPlan;
 
 #[cfg(target_arch = "x86_64")]
 const ARCH: u32 = 0xc000_003e; // AUDIT_ARCH_X86_64
@@ -130,8 +130,8 @@ fn filter() -> Result<Vec<BpfInstruction>, BpfError> {
 }
 
 pub(crate) fn run(
-    plan: Option<&Plan>,
-    command: &Command,
+    plan: Option<&SandboxPlan>,
+    command: &LaunchCommand,
     each: &mut dyn FnMut(Observed),
 ) -> Result<ObservedEnd, ObserveError> {
     // Work that allocates, or that can find an error in the request, comes first.
@@ -157,8 +157,8 @@ pub(crate) fn run(
 
 /// The process that becomes the command.
 fn be_observed(
-    plan: Option<&Plan>,
-    command: &Command,
+    plan: Option<&SandboxPlan>,
+    command: &LaunchCommand,
     target: &ExecTarget,
     filter: &[BpfInstruction],
     say: OwnedFd,
@@ -178,7 +178,7 @@ fn be_observed(
         sys::exit_now(125);
     }
     let error = match plan {
-        Some(plan) => launch::run(plan, command, launch::Ahead::default()),
+        Some(plan) => launch::run(plan, command, launch::LaunchHelper::default()),
         None => match sys::default_sigpipe() {
             Ok(()) => target.execute(),
             Err(error) => LaunchError::SignalReset(error),

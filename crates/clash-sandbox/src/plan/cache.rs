@@ -27,7 +27,7 @@ pub const PROJECTS: &str = "projects";
 pub(crate) const VARIABLES: &str = "variables";
 
 /// A longer name is cut and gets a sum. File systems permit 255 bytes.
-const LONGEST_NAME: usize = 200;
+const MAX_NAME_BYTES: usize = 200;
 
 /// The directory in `parent` that belongs to a path.
 pub fn directory_of(parent: &Path, path: &Path) -> PathBuf {
@@ -40,9 +40,9 @@ pub fn directory_of(parent: &Path, path: &Path) -> PathBuf {
             other => name.push(*other),
         }
     }
-    if name.len() > LONGEST_NAME {
+    if name.len() > MAX_NAME_BYTES {
         let sum = fnv_hash(&name);
-        name.truncate(LONGEST_NAME);
+        name.truncate(MAX_NAME_BYTES);
         name.extend(format!("…{sum:016x}").bytes());
     }
     parent.join(OsString::from_vec(name))
@@ -74,7 +74,7 @@ pub(crate) fn is_cache(rule: &FsRule) -> bool {
 
 /// A variable that leads a tool to the project's own cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Redirect {
+pub struct CacheRedirect {
     pub variable: &'static str,
     /// Text before the path, for a variable that holds options, such as `MAVEN_OPTS`.
     pub option: &'static str,
@@ -86,7 +86,7 @@ pub struct Redirect {
 
 /// How a tool finds a cache.
 #[derive(Clone, Copy, Debug)]
-struct Known {
+struct KnownCache {
     /// The path as a rule writes it. A rule about a path below it counts as well.
     at: &'static str,
     variable: &'static str,
@@ -97,24 +97,24 @@ struct Known {
     fetched: bool,
 }
 
-const fn known(at: &'static str, variable: &'static str, fetched: bool) -> Known {
-    Known { at, variable, option: "", carried: &[], fetched }
+const fn known(at: &'static str, variable: &'static str, fetched: bool) -> KnownCache {
+    KnownCache { at, variable, option: "", carried: &[], fetched }
 }
 
-const fn fetched(at: &'static str, variable: &'static str) -> Known {
+const fn fetched(at: &'static str, variable: &'static str) -> KnownCache {
     known(at, variable, true)
 }
 
-const fn computed(at: &'static str, variable: &'static str) -> Known {
+const fn computed(at: &'static str, variable: &'static str) -> KnownCache {
     known(at, variable, false)
 }
 
 /// Tools read these variables.
-const KNOWN: &[Known] = &[
-    Known { carried: &["config.toml", "config"], ..fetched("$CARGO_HOME", "CARGO_HOME") },
-    Known { carried: &["config"], ..fetched("$HOME/.cabal", "CABAL_DIR") },
-    Known { option: "-Dmaven.repo.local=", ..fetched("$HOME/.m2/repository", "MAVEN_OPTS") },
-    Known { carried: &["config.yaml"], ..fetched("$STACK_ROOT", "STACK_ROOT") },
+const KNOWN: &[KnownCache] = &[
+    KnownCache { carried: &["config.toml", "config"], ..fetched("$CARGO_HOME", "CARGO_HOME") },
+    KnownCache { carried: &["config"], ..fetched("$HOME/.cabal", "CABAL_DIR") },
+    KnownCache { option: "-Dmaven.repo.local=", ..fetched("$HOME/.m2/repository", "MAVEN_OPTS") },
+    KnownCache { carried: &["config.yaml"], ..fetched("$STACK_ROOT", "STACK_ROOT") },
     fetched("$BUN_INSTALL/install/cache", "BUN_INSTALL_CACHE_DIR"),
     computed("$CCACHE_DIR", "CCACHE_DIR"),
     fetched("$COMPOSER_CACHE_DIR", "COMPOSER_CACHE_DIR"),
@@ -161,7 +161,7 @@ const KNOWN: &[Known] = &[
     fetched("$ZIG_GLOBAL_CACHE_DIR", "ZIG_GLOBAL_CACHE_DIR"),
 ];
 
-fn known_at(rule: &FsRule) -> Option<&'static Known> {
+fn known_at(rule: &FsRule) -> Option<&'static KnownCache> {
     let written = rule.pattern.fixed();
     KNOWN.iter().find(|known| {
         let below = written.strip_prefix(known.at);
@@ -196,8 +196,8 @@ pub(crate) fn redirect(
     sandbox: &Sandbox,
     places: &PolicyPlaces,
     project: &Path,
-) -> Option<Redirect> {
-    let Known { at, variable, option, carried, .. } = known_at(rule)?;
+) -> Option<CacheRedirect> {
+    let KnownCache { at, variable, option, carried, .. } = known_at(rule)?;
     let to = project.join(VARIABLES).join(variable);
     if is_useless_empty(rule, sandbox) && !to.exists() {
         return None;
@@ -206,7 +206,7 @@ pub(crate) fn redirect(
     let splits = !option.is_empty() && to.as_os_str().as_bytes().contains(&b' ');
     let shared = places.expand(at).ok().filter(|_| !splits)?;
     let carried = carried.iter().map(|name| shared.join(name)).collect();
-    Some(Redirect { variable, option, to, carried })
+    Some(CacheRedirect { variable, option, to, carried })
 }
 
 #[cfg(test)]
@@ -240,7 +240,7 @@ mod tests {
     #[test]
     fn every_variable_of_the_table_belongs_to_one_path() {
         let mut seen = Vec::new();
-        for Known { at, variable, .. } in KNOWN {
+        for KnownCache { at, variable, .. } in KNOWN {
             assert!(!seen.contains(variable), "{variable}");
             seen.push(variable);
             assert!(PolicyPlaces::imagined().expand(at).is_ok(), "{at}");

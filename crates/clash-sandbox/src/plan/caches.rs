@@ -5,25 +5,25 @@ use std::path::PathBuf;
 use clash_policy::path::is_below;
 use clash_policy::{Effect, FileCaps, Sandbox, WriteTarget};
 
-use super::Request;
-use super::rules::{Found, Rule};
+use super::PlanRequest;
+use super::rules::{FoundPath, ResolvedRule};
 use crate::facts::{HostFacts, RoomSupport};
-use crate::plan::cache::{self, Redirect, directory_of, is_cache};
-use crate::plan::report::{Line, Report};
+use crate::plan::cache::{self, CacheRedirect, directory_of, is_cache};
+use crate::plan::report::{PlanReport, ReportLine};
 
 /// The sandbox for a host that cannot mount. The shared caches are read-only, and variables
 /// lead the tools to the project's own caches. `None` if rooms mount the caches.
 pub(super) fn without_mounts(
-    request: &Request<'_>,
+    request: &PlanRequest<'_>,
     host: &HostFacts,
-    report: &mut Report,
-) -> Option<(Sandbox, Vec<Redirect>)> {
+    report: &mut PlanReport,
+) -> Option<(Sandbox, Vec<CacheRedirect>)> {
     let rooms = !matches!(host.rooms, RoomSupport::Impossible { .. });
     if !cache::has_caches(request.sandbox) || rooms && request.caches.is_some() {
         return None;
     }
     let mut sandbox = request.sandbox.clone();
-    let mut redirects: Vec<Redirect> = Vec::new();
+    let mut redirects: Vec<CacheRedirect> = Vec::new();
     for rule in sandbox.fs.iter_mut().filter(|rule| is_cache(rule)) {
         let own = request
             .caches
@@ -39,35 +39,37 @@ pub(super) fn without_mounts(
 /// Finds the caches that a room mounts. A missing one needs no directory on the host: the
 /// room's own root has one to mount on, unless the room shows the host's directory around
 /// the cache.
-pub(super) fn place(request: &Request<'_>, rules: &mut [Rule<'_>]) {
+pub(super) fn place(request: &PlanRequest<'_>, rules: &mut [ResolvedRule<'_>]) {
     let Some(own) = request.caches else { return };
-    let shown = |rule: &&Rule<'_>| {
-        rule.rule.effect == Effect::Allow && !is_cache(rule.rule) && rule.found == Found::Directory
+    let shown = |rule: &&ResolvedRule<'_>| {
+        rule.rule.effect == Effect::Allow
+            && !is_cache(rule.rule)
+            && rule.found == FoundPath::Directory
     };
     let shown: Vec<PathBuf> = rules.iter().filter(shown).map(|rule| rule.real.clone()).collect();
     let everything = request.sandbox.default == Effect::Allow;
     for rule in rules.iter_mut().filter(|rule| is_cache(rule.rule)) {
         let own = directory_of(own, &rule.real);
         if cache::is_unused(rule.rule, request.sandbox, &rule.real, &own) {
-            rule.found = Found::Missing;
-        } else if rule.found == Found::Missing
+            rule.found = FoundPath::Missing;
+        } else if rule.found == FoundPath::Missing
             && !everything
             && !shown.iter().any(|shown| is_below(&rule.real, shown))
         {
-            rule.found = Found::Directory;
+            rule.found = FoundPath::Directory;
         }
     }
 }
 
-fn said(rule: &clash_policy::FsRule, own: Option<&Redirect>) -> Line {
+fn said(rule: &clash_policy::FsRule, own: Option<&CacheRedirect>) -> ReportLine {
     let text = format!("cache {} ({})", rule.pattern, rule.span);
     match own {
-        Some(Redirect { variable, to, .. }) => Line::new(
+        Some(CacheRedirect { variable, to, .. }) => ReportLine::new(
             text,
             "landlock + variable",
             format!("the shared cache is read-only; {variable} names {}", to.display()),
         ),
-        None => Line::new(
+        None => ReportLine::new(
             text,
             "landlock",
             "the shared cache is read-only: a variable names no other place to this tool, or \

@@ -6,14 +6,14 @@ use std::path::Path;
 use clash_policy::protect::entries;
 use clash_policy::{Effect, ResourceLimits};
 
-use super::{Found, Network, Rule, Watch};
+use super::{FoundPath, NetworkMode, ResolvedRule, WatchPlan};
 use crate::facts::HostFacts;
-use crate::plan::report::{Line, Report};
-use crate::plan::room::{Room, Step};
+use crate::plan::report::{PlanReport, ReportLine};
+use crate::plan::room::{MountStep, RoomPlan};
 
 /// Reports the mechanism for each limit, and the processes to which it applies.
 pub(super) fn limits(
-    report: &mut Report,
+    report: &mut PlanReport,
     limits: &ResourceLimits,
     group: Option<&Path>,
     root: bool,
@@ -30,12 +30,12 @@ pub(super) fn limits(
             "wall" => ("launcher", "ends the room"),
             _ => ("rlimit", "for each process"),
         };
-        report.say(|| Line::new(format!("limit {name} {value}"), mechanism, why));
+        report.say(|| ReportLine::new(format!("limit {name} {value}"), mechanism, why));
     }
 }
 
 /// Reports the limit on names only if the monitor counts, or nothing can be made.
-pub(super) fn files(report: &mut Report, limits: &ResourceLimits, watch: Option<&Watch>) {
+pub(super) fn files(report: &mut PlanReport, limits: &ResourceLimits, watch: Option<&WatchPlan>) {
     let (mechanism, why) = match watch {
         Some(_) => ("monitor", "names that the room makes, less those it removes"),
         None => ("landlock", "no name can be made"),
@@ -45,16 +45,16 @@ pub(super) fn files(report: &mut Report, limits: &ResourceLimits, watch: Option<
         None => limits.files.and(limits.most_files()),
     };
     if let Some(most) = most {
-        report.say(|| Line::new(format!("limit files {most}"), mechanism, why));
+        report.say(|| ReportLine::new(format!("limit files {most}"), mechanism, why));
     }
 }
 
 pub(super) fn tier(
-    report: &mut Report,
-    rules: &[Rule<'_>],
-    watch: Option<&Watch>,
-    room: Option<&Room>,
-    net: Network,
+    report: &mut PlanReport,
+    rules: &[ResolvedRule<'_>],
+    watch: Option<&WatchPlan>,
+    room: Option<&RoomPlan>,
+    net: NetworkMode,
     host: &HostFacts,
 ) {
     for deny in rules.iter().filter(|rule| rule.rule.effect != Effect::Allow) {
@@ -71,20 +71,20 @@ pub(super) fn tier(
     background(report, watch, room);
 }
 
-fn say(report: &mut Report, rule: &str, mechanism: &'static str, why: &str) {
-    report.say(|| Line::new(rule, mechanism, why));
+fn say(report: &mut PlanReport, rule: &str, mechanism: &'static str, why: &str) {
+    report.say(|| ReportLine::new(rule, mechanism, why));
 }
 
-fn monitor(report: &mut Report, watch: &Watch, room: Option<&Room>) {
+fn monitor(report: &mut PlanReport, watch: &WatchPlan, room: Option<&RoomPlan>) {
     let kept = entries(&watch.rights.sandbox.protect).count();
     if kept > 0 {
         let why = "neither made nor changed at any depth of the project, nor can a directory \
              be renamed so that one of them appears";
-        report.say(|| Line::new(format!("{kept} persistence paths"), "monitor", why));
+        report.say(|| ReportLine::new(format!("{kept} persistence paths"), "monitor", why));
     }
     for path in &watch.rights.held {
         let why = "git finds its repository or its hooks by it";
-        report.say(|| Line::new(path.display().to_string(), "monitor", why));
+        report.say(|| ReportLine::new(path.display().to_string(), "monitor", why));
     }
     let why = match watch.reads {
         false => {
@@ -103,17 +103,17 @@ fn monitor(report: &mut Report, watch: &Watch, room: Option<&Room>) {
     say(report, "names that do not exist yet", "monitor", why);
 }
 
-fn network(report: &mut Report, net: Network, room: Option<&Room>) {
+fn network(report: &mut PlanReport, net: NetworkMode, room: Option<&RoomPlan>) {
     let (rule, mechanism, why) = match (net, room) {
-        (Network::Deny, Some(_)) => {
+        (NetworkMode::Deny, Some(_)) => {
             ("network deny", "network namespace", "it has a loopback of its own and nothing else")
         }
-        (Network::Deny, None) => (
+        (NetworkMode::Deny, None) => (
             "network deny",
             "seccomp + landlock",
             "no internet socket can be made, and Landlock denies TCP on any other",
         ),
-        (Network::Allow, _) => (
+        (NetworkMode::Allow, _) => (
             "network allow",
             "seccomp",
             "TCP, UDP and the routing socket only: no raw, MPTCP, SCTP or VSOCK sockets",
@@ -134,7 +134,7 @@ fn network(report: &mut Report, net: Network, room: Option<&Room>) {
     }
 }
 
-fn unix_sockets(report: &mut Report, room: Option<&Room>) {
+fn unix_sockets(report: &mut PlanReport, room: Option<&RoomPlan>) {
     let (mechanism, why) = match room.is_some_and(|room| room.unix_sockets) {
         true => (
             "mount namespace",
@@ -149,7 +149,7 @@ fn unix_sockets(report: &mut Report, room: Option<&Room>) {
     say(report, "unix sockets", mechanism, why);
 }
 
-fn other_processes(report: &mut Report, watch: Option<&Watch>, room: Option<&Room>) {
+fn other_processes(report: &mut PlanReport, watch: Option<&WatchPlan>, room: Option<&RoomPlan>) {
     let (mechanism, why) = match (room, watch) {
         (Some(_), _) => ("pid namespace + landlock", "no other process can be seen or reached"),
         (None, Some(_)) => (
@@ -164,7 +164,7 @@ fn other_processes(report: &mut Report, watch: Option<&Watch>, room: Option<&Roo
     say(report, "other processes", mechanism, why);
 }
 
-fn kernel(report: &mut Report, host: &HostFacts) {
+fn kernel(report: &mut PlanReport, host: &HostFacts) {
     say(
         report,
         "kernel surface",
@@ -182,7 +182,7 @@ fn kernel(report: &mut Report, host: &HostFacts) {
     say(report, "inherited descriptors", "close_range", streams);
 }
 
-fn metadata(report: &mut Report, watch: Option<&Watch>, room: Option<&Room>) {
+fn metadata(report: &mut PlanReport, watch: Option<&WatchPlan>, room: Option<&RoomPlan>) {
     let (mechanism, why) = match (room, watch) {
         (Some(_), _) => (
             "mount namespace",
@@ -194,17 +194,17 @@ fn metadata(report: &mut Report, watch: Option<&Watch>, room: Option<&Room>) {
              tell whether one exists",
         ),
         (None, None) => (
-            Line::NOTHING,
+            ReportLine::NOTHING,
             "names, sizes, modes and times can be seen; none of them can be changed",
         ),
     };
     say(report, "metadata outside the grants", mechanism, why);
 }
 
-fn background(report: &mut Report, watch: Option<&Watch>, room: Option<&Room>) {
+fn background(report: &mut PlanReport, watch: Option<&WatchPlan>, room: Option<&RoomPlan>) {
     let rule = "background processes";
     let (rule, mechanism, why) = match (room, watch) {
-        (Some(Room { lives_on: true, .. }), _) => {
+        (Some(RoomPlan { lives_on: true, .. }), _) => {
             (rule, "pid namespace", "live on in the room, unless the launcher is killed")
         }
         (Some(_), _) => {
@@ -218,45 +218,53 @@ fn background(report: &mut Report, watch: Option<&Watch>, room: Option<&Room>) {
         ),
         (None, None) => (
             "process list, background processes",
-            Line::NOTHING,
+            ReportLine::NOTHING,
             "the process list is visible, a daemon outlives the command",
         ),
     };
     say(report, rule, mechanism, why);
 }
 
-fn denied(deny: &Rule<'_>, watch: Option<&Watch>, room: Option<&Room>) -> Line {
+fn denied(
+    deny: &ResolvedRule<'_>,
+    watch: Option<&WatchPlan>,
+    room: Option<&RoomPlan>,
+) -> ReportLine {
     let own = room.into_iter().flat_map(|room| &room.steps).find(|step| match step {
-        Step::Cover { path, .. } | Step::Bind { path, .. } | Step::Rebind { path, .. } => {
-            *path == deny.real
-        }
+        MountStep::Cover { path, .. }
+        | MountStep::Bind { path, .. }
+        | MountStep::Rebind { path, .. } => *path == deny.real,
         _ => false,
     });
     let text = deny.text();
     match own {
-        Some(Step::Cover { .. }) if !deny.wider() => {
-            Line::new(text, "mount", "something empty is mounted over it")
+        Some(MountStep::Cover { .. }) if !deny.wider() => {
+            ReportLine::new(text, "mount", "something empty is mounted over it")
         }
-        Some(Step::Bind { access, .. } | Step::Rebind { access, .. }) if !deny.wider() => {
-            Line::new(text, "mount", format!("a mount of its own: {access}"))
+        Some(MountStep::Bind { access, .. } | MountStep::Rebind { access, .. })
+            if !deny.wider() =>
+        {
+            ReportLine::new(text, "mount", format!("a mount of its own: {access}"))
         }
-        _ if watch.is_some() && deny.wider() => Line::new(
+        _ if watch.is_some() && deny.wider() => ReportLine::new(
             text,
             "monitor",
             "the monitor judges each name when it is used, also new ones",
         ),
-        _ if watch.is_some() && deny.found == Found::Missing => Line::new(
+        _ if watch.is_some() && deny.found == FoundPath::Missing => ReportLine::new(
             text,
             "monitor",
             "it does not exist, and cannot be made from inside; a file that a process outside makes \
              meanwhile can be read, unless reading is watched",
         ),
-        _ if room.is_some() => Line::new(text, "mount namespace", "it is not in the mount tree"),
-        _ if watch.is_some() => Line::new(
+        _ if room.is_some() => {
+            ReportLine::new(text, "mount namespace", "it is not in the mount tree")
+        }
+        _ if watch.is_some() => ReportLine::new(
             text,
             "landlock + monitor",
             "the monitor judges each use where something around it is granted",
         ),
-        _ => Line::new(text, "landlock", "no rule grants it, so it is denied"),
+        _ => ReportLine::new(text, "landlock", "no rule grants it, so it is denied"),
     }
 }

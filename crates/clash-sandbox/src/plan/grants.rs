@@ -7,34 +7,34 @@ use std::path::Path;
 use clash_policy::path::{LinkResolver, is_below};
 use clash_policy::{Effect, FileCaps, PathPattern};
 
-use super::rules::{Found, Rule, real};
-use super::{Grant, Refusal, Request, Why, overlap};
+use super::rules::{FoundPath, ResolvedRule, real};
+use super::{GrantReason, PathGrant, PlanError, PlanRequest, overlap};
 use crate::baseline;
 use crate::disk::Disk;
 use crate::plan::cache::{directory_of, is_cache};
-use crate::plan::report::{Line, Report};
-use crate::planted::{Ground, Placed};
+use crate::plan::report::{PlanReport, ReportLine};
+use crate::planted::{LinkCheck, RuleOnDisk};
 use crate::worktree::{self, WorktreeState};
 
 /// The grant of each allow rule, from its fixed part downwards. For a pattern this is more
 /// than the rule says.
 pub(super) fn allowed(
-    rules: &[Rule<'_>],
+    rules: &[ResolvedRule<'_>],
     caches: Option<&Path>,
-    report: &mut Report,
-) -> Vec<Grant> {
+    report: &mut PlanReport,
+) -> Vec<PathGrant> {
     let mut grants = Vec::with_capacity(rules.len() + baseline::BASELINE_ENTRIES.len() + 16);
     for allow in rules.iter().filter(|r| r.rule.effect == Effect::Allow) {
         let nothing = match allow.found {
-            Found::Directory | Found::Other => None,
-            Found::Missing if is_cache(allow.rule) => {
+            FoundPath::Directory | FoundPath::Other => None,
+            FoundPath::Missing if is_cache(allow.rule) => {
                 Some("nothing was fetched, and nothing can be without the network")
             }
-            Found::Missing => Some("does not exist now; nothing granted"),
-            Found::OutOfReach => Some("this user cannot reach it; nothing granted"),
+            FoundPath::Missing => Some("does not exist now; nothing granted"),
+            FoundPath::OutOfReach => Some("this user cannot reach it; nothing granted"),
         };
         if let Some(why) = nothing {
-            report.say(|| Line::new(allow.text(), Line::NOTHING, why));
+            report.say(|| ReportLine::new(allow.text(), ReportLine::NOTHING, why));
             continue;
         }
         let caps = allow.granted(rules);
@@ -44,15 +44,15 @@ pub(super) fn allowed(
                 let own = directory_of(own, &allow.real);
                 let why = "reads see the shared cache; changes stay in this project's own:";
                 let why = format!("{why} {}", own.display());
-                return Line::new(allow.text(), "mount + landlock", why);
+                return ReportLine::new(allow.text(), "mount + landlock", why);
             }
             match (allow.wider(), caps == allow.rule.caps) {
-                (true, true) => Line::new(
+                (true, true) => ReportLine::new(
                     allow.text(),
                     "landlock + monitor",
                     format!("a rule on `{place}`, and each use below it is looked at"),
                 ),
-                (true, false) => Line::new(
+                (true, false) => ReportLine::new(
                     allow.text(),
                     "landlock + monitor",
                     format!(
@@ -60,12 +60,12 @@ pub(super) fn allowed(
                          names, and another rule may take the rest"
                     ),
                 ),
-                (false, true) => Line::new(
+                (false, true) => ReportLine::new(
                     allow.text(),
                     "landlock",
                     format!("a rule on `{place}` gives these rights there and nowhere else"),
                 ),
-                (false, false) => Line::new(
+                (false, false) => ReportLine::new(
                     allow.text(),
                     "landlock",
                     format!(
@@ -77,7 +77,7 @@ pub(super) fn allowed(
         });
         if !caps.is_empty() {
             let path = allow.real.clone();
-            grants.push(Grant { path, caps, why: Why::Rule(allow.rule.span.clone()) });
+            grants.push(PathGrant { path, caps, why: GrantReason::Rule(allow.rule.span.clone()) });
         }
     }
     grants
@@ -85,25 +85,32 @@ pub(super) fn allowed(
 
 /// Refuses a rule whose path has a link on its way that an earlier command may have
 /// planted, whatever its sandbox.
-pub(super) fn no_planted_links(request: &Request<'_>, rules: &[Rule<'_>]) -> Result<(), Refusal> {
-    let Request { sandbox, places, disk, in_force, .. } = *request;
-    let placed: Vec<Placed<'_>> = rules
+pub(super) fn no_planted_links(
+    request: &PlanRequest<'_>,
+    rules: &[ResolvedRule<'_>],
+) -> Result<(), PlanError> {
+    let PlanRequest { sandbox, places, disk, in_force, .. } = *request;
+    let placed: Vec<RuleOnDisk<'_>> = rules
         .iter()
         .filter(|rule| rule.written.as_os_str() != rule.real.as_os_str())
-        .map(|rule| Placed { rule: rule.rule, written: &rule.written, real: &rule.real })
+        .map(|rule| RuleOnDisk { rule: rule.rule, written: &rule.written, real: &rule.real })
         .collect();
-    match (Ground { sandbox, places, disk, in_force }).first_suspect(&placed) {
+    match (LinkCheck { sandbox, places, disk, in_force }).first_suspect(&placed) {
         Some(suspect) => Err(suspect.into()),
         None => Ok(()),
     }
 }
 
-pub(super) fn add_worktrees(rules: &[Rule<'_>], grants: &mut Vec<Grant>, report: &mut Report) {
+pub(super) fn add_worktrees(
+    rules: &[ResolvedRule<'_>],
+    grants: &mut Vec<PathGrant>,
+    report: &mut PlanReport,
+) {
     for rule in rules.iter().filter(|r| r.rule.effect == Effect::Allow) {
         let PathPattern::Subpath { follow_worktrees: true, .. } = rule.rule.pattern else {
             continue;
         };
-        if rule.found != Found::Directory {
+        if rule.found != FoundPath::Directory {
             continue;
         }
         match worktree::look(&rule.real) {
@@ -111,12 +118,16 @@ pub(super) fn add_worktrees(rules: &[Rule<'_>], grants: &mut Vec<Grant>, report:
             WorktreeState::Disbelieved(why) => {
                 let why = format!("{why}; nothing granted");
                 report.say(|| {
-                    Line::new(format!("git worktree of {}", rule.text()), Line::NOTHING, why)
+                    ReportLine::new(
+                        format!("git worktree of {}", rule.text()),
+                        ReportLine::NOTHING,
+                        why,
+                    )
                 });
             }
             WorktreeState::Linked(found) => {
                 report.say(|| {
-                    Line::new(
+                    ReportLine::new(
                         format!("git worktree of {}", rule.text()),
                         "landlock",
                         "its git directory and the repository's objects, refs and logs; \
@@ -127,7 +138,7 @@ pub(super) fn add_worktrees(rules: &[Rule<'_>], grants: &mut Vec<Grant>, report:
                 // read-only repository.
                 grants.extend(found.into_iter().map(|(path, caps)| {
                     let caps = caps.intersect(rule.rule.caps);
-                    Grant { path, caps, why: Why::Worktree }
+                    PathGrant { path, caps, why: GrantReason::Worktree }
                 }));
             }
         }
@@ -139,28 +150,29 @@ pub(super) fn add_worktrees(rules: &[Rule<'_>], grants: &mut Vec<Grant>, report:
 /// have predictable names. If one has become a link since the launcher made it, a command
 /// has set a trap.
 pub(super) fn add_extra(
-    request: &Request<'_>,
-    grants: &mut Vec<Grant>,
-    report: &mut Report,
-) -> Result<(), Refusal> {
+    request: &PlanRequest<'_>,
+    grants: &mut Vec<PathGrant>,
+    report: &mut PlanReport,
+) -> Result<(), PlanError> {
     for grant in request.extra {
         let name = || format!("{} {}", grant.caps, grant.path.display());
         // Resolved again: an earlier result may describe the file before it was replaced.
         let disk = Disk::default();
         let (path, found) = real(&disk, &grant.path)
-            .map_err(|source| Refusal::Extra { path: grant.path.clone(), source })?;
+            .map_err(|source| PlanError::Extra { path: grant.path.clone(), source })?;
         let leaf = grant.path.file_name().unwrap_or_default();
         let expected = grant.path.parent().map(|dir| disk.real(dir).join(leaf));
         if expected.as_ref() != Some(&path) {
-            return Err(Refusal::Replaced { path: grant.path.clone() });
+            return Err(PlanError::Replaced { path: grant.path.clone() });
         }
         match found {
-            Found::Directory | Found::Other => {
-                report.say(|| Line::new(name(), "landlock", grant.why.to_string()));
-                grants.push(Grant { path, ..grant.clone() });
+            FoundPath::Directory | FoundPath::Other => {
+                report.say(|| ReportLine::new(name(), "landlock", grant.why.to_string()));
+                grants.push(PathGrant { path, ..grant.clone() });
             }
-            Found::Missing | Found::OutOfReach => report
-                .say(|| Line::new(name(), Line::NOTHING, "does not exist now; nothing granted")),
+            FoundPath::Missing | FoundPath::OutOfReach => report.say(|| {
+                ReportLine::new(name(), ReportLine::NOTHING, "does not exist now; nothing granted")
+            }),
         }
     }
     Ok(())
@@ -168,8 +180,8 @@ pub(super) fn add_extra(
 
 pub(super) fn baseline_left(
     disk: &Disk,
-    rules: &[Rule<'_>],
-    report: &mut Report,
+    rules: &[ResolvedRule<'_>],
+    report: &mut PlanReport,
 ) -> Vec<(&'static baseline::BaselineEntry, FileCaps)> {
     let mut dropped = Vec::new();
     let mut left = Vec::with_capacity(baseline::BASELINE_ENTRIES.len());
@@ -188,7 +200,7 @@ pub(super) fn baseline_left(
         }
     }
     report.say(|| {
-        Line::new(
+        ReportLine::new(
             "system baseline",
             "landlock",
             format!(
@@ -200,24 +212,24 @@ pub(super) fn baseline_left(
     });
     if !dropped.is_empty() {
         let why = format!("denied by the policy: {}", dropped.join(", "));
-        report.say(|| Line::new("system baseline", "landlock", why));
+        report.say(|| ReportLine::new("system baseline", "landlock", why));
     }
     left
 }
 
 const MERGED: [&str; 4] = ["/bin", "/sbin", "/lib", "/lib64"];
 
-pub(super) fn covered(grants: &[Grant], path: &Path, caps: FileCaps) -> bool {
+pub(super) fn covered(grants: &[PathGrant], path: &Path, caps: FileCaps) -> bool {
     grants.iter().any(|g| is_below(path, &g.path) && g.caps.contains(caps))
 }
 
 /// Joins grants on one path, and drops those that a grant above already includes. Each rule
 /// costs microseconds per launch.
-pub(super) fn reduce(mut grants: Vec<Grant>) -> Vec<Grant> {
+pub(super) fn reduce(mut grants: Vec<PathGrant>) -> Vec<PathGrant> {
     // Sorted by bytes: a directory still comes before its content. Stable: on one path the
     // policy's own grant stays before the baseline's and gives the reason.
     grants.sort_by(|a, b| a.path.as_os_str().cmp(b.path.as_os_str()));
-    let mut kept: Vec<Grant> = Vec::with_capacity(grants.len());
+    let mut kept: Vec<PathGrant> = Vec::with_capacity(grants.len());
     for grant in grants {
         if covered(&kept, &grant.path, grant.caps) {
             continue;
@@ -232,7 +244,7 @@ pub(super) fn reduce(mut grants: Vec<Grant>) -> Vec<Grant> {
 
 /// With a default of allow, grants everything in the root directory, except the room's own
 /// directories and the kernel's settings.
-pub(super) fn add_default(request: &Request<'_>, grants: &mut Vec<Grant>) {
+pub(super) fn add_default(request: &PlanRequest<'_>, grants: &mut Vec<PathGrant>) {
     if request.sandbox.default != Effect::Allow || request.sandbox.unrestricted {
         return;
     }
@@ -241,8 +253,8 @@ pub(super) fn add_default(request: &Request<'_>, grants: &mut Vec<Grant>) {
     for path in entries.filter_map(|entry| entry.ok().map(|entry| entry.path())) {
         let real_directory = fs::symlink_metadata(&path).is_ok_and(|meta| meta.is_dir());
         if real_directory && !kept.contains(&path.as_path()) {
-            let why = Why::Rule(request.sandbox.span.clone());
-            grants.push(Grant { path, caps: FileCaps::ALL, why });
+            let why = GrantReason::Rule(request.sandbox.span.clone());
+            grants.push(PathGrant { path, caps: FileCaps::ALL, why });
         }
     }
 }

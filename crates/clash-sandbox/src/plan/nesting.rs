@@ -16,13 +16,13 @@ use std::path::{Path, PathBuf};
 use clash_policy::path::is_below;
 use clash_policy::{Effect, FileCaps, PathPattern};
 
-use super::{Grant, LANDLOCK_ABI_NEEDED, Plan};
-use crate::plan::room::{Access, Inside, Room, Step};
+use super::{LANDLOCK_ABI_NEEDED, PathGrant, SandboxPlan};
+use crate::plan::room::{MountAccess, MountStep, RoomInterior, RoomPlan};
 
 /// The reason why no rooms can be made inside. The plan itself stays valid; commands
 /// launched inside can still use Landlock and seccomp.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NoNesting {
+pub enum NestingError {
     #[error("this machine has no namespaces for rooms")]
     NoRoom,
     #[error("root in a room with rooms inside could change the kernel's settings")]
@@ -35,14 +35,14 @@ pub enum NoNesting {
     Names(String),
 }
 
-impl Plan {
+impl SandboxPlan {
     /// Leaves the only possible monitor to the launchers inside.
-    pub fn without_monitor(&mut self) -> Result<(), NoNesting> {
-        let room = self.room.as_mut().ok_or(NoNesting::NoRoom)?;
+    pub fn without_monitor(&mut self) -> Result<(), NestingError> {
+        let room = self.room.as_mut().ok_or(NestingError::NoRoom)?;
         if let Some(watch) = &self.watch {
             let sandbox = &watch.rights.sandbox;
             let makes = |path: &Path| {
-                let makes = |g: &&Grant| g.caps.contains(FileCaps::CREATE);
+                let makes = |g: &&PathGrant| g.caps.contains(FileCaps::CREATE);
                 self.grants.iter().filter(makes).any(|g| is_below(path, &g.path))
             };
             let by_name = |rule: &&clash_policy::FsRule| match &rule.pattern {
@@ -53,23 +53,23 @@ impl Plan {
                 _ => true,
             };
             if let Some(rule) = sandbox.fs.iter().find(by_name) {
-                return Err(NoNesting::Names(rule.pattern.to_string()));
+                return Err(NestingError::Names(rule.pattern.to_string()));
             }
         }
         self.watch = None;
-        room.inside = Inside::Monitors;
+        room.inside = RoomInterior::Monitors;
         pin(room, &self.grants);
         Ok(())
     }
 
     /// Lets launchers make rooms inside this one.
-    pub fn with_rooms_inside(&mut self) -> Result<(), NoNesting> {
+    pub fn with_rooms_inside(&mut self) -> Result<(), NestingError> {
         self.without_monitor()?;
         if self.root {
-            return Err(NoNesting::Root);
+            return Err(NestingError::Root);
         }
         if self.landlock_abi < LANDLOCK_ABI_NEEDED {
-            return Err(NoNesting::LandlockTooOld { abi: self.landlock_abi });
+            return Err(NestingError::LandlockTooOld { abi: self.landlock_abi });
         }
         for grant in &self.grants {
             let making = FileCaps::CREATE.union(FileCaps::DELETE);
@@ -79,19 +79,19 @@ impl Plan {
                 if file { !grant.caps.intersects(making) } else { whole(FileCaps::CHANGE) };
             if !changes || !grant.caps.contains(FileCaps::READ) {
                 let path = grant.path.clone();
-                return Err(NoNesting::Partial { path, caps: grant.caps });
+                return Err(NestingError::Partial { path, caps: grant.caps });
             }
         }
-        let room = self.room.as_mut().ok_or(NoNesting::NoRoom)?;
-        room.inside = Inside::Rooms;
+        let room = self.room.as_mut().ok_or(NestingError::NoRoom)?;
+        room.inside = RoomInterior::Rooms;
         // The kernel permits no new proc mount where something is mounted on /proc. Without
         // the covers, /proc shows a plain user nothing more.
         room.steps.retain(|step| {
-            !matches!(step, Step::Cover { path, .. } | Step::Rebind { path, .. }
+            !matches!(step, MountStep::Cover { path, .. } | MountStep::Rebind { path, .. }
                 if path.starts_with("/proc"))
         });
         for step in &mut room.steps {
-            if let Step::Processes { maps } = step {
+            if let MountStep::Processes { maps } = step {
                 *maps = true;
             }
         }
@@ -102,15 +102,15 @@ impl Plan {
 /// Puts a mount on each directory between a grant and a mount below it. A directory could
 /// otherwise be renamed together with the mount inside. In other rooms the monitor prevents
 /// that; here a mount point does.
-fn pin(room: &mut Room, grants: &[Grant]) {
+fn pin(room: &mut RoomPlan, grants: &[PathGrant]) {
     let mut pinned: Vec<PathBuf> = Vec::new();
     let mut steps = Vec::with_capacity(room.steps.len());
     for step in room.steps.drain(..) {
         let at = match &step {
-            Step::Bind { path, .. }
-            | Step::Cache { path, .. }
-            | Step::Rebind { path, .. }
-            | Step::Cover { path, .. } => Some(path.clone()),
+            MountStep::Bind { path, .. }
+            | MountStep::Cache { path, .. }
+            | MountStep::Rebind { path, .. }
+            | MountStep::Cover { path, .. } => Some(path.clone()),
             _ => None,
         };
         let around = |path: &PathBuf| {
@@ -125,8 +125,8 @@ fn pin(room: &mut Room, grants: &[Grant]) {
             let execute = grant.caps.contains(FileCaps::EXECUTE);
             for dir in between {
                 if !pinned.iter().any(|known| known == dir) {
-                    let access = Access { write: true, execute };
-                    steps.push(Step::Rebind { path: dir.to_path_buf(), access });
+                    let access = MountAccess { write: true, execute };
+                    steps.push(MountStep::Rebind { path: dir.to_path_buf(), access });
                     pinned.push(dir.to_path_buf());
                 }
             }

@@ -5,13 +5,13 @@ use std::path::Path;
 use clash_policy::path::{LinkResolver as _, is_below};
 use clash_policy::{Effect, FileCaps};
 
-use super::{Grant, Refusal, Request, Rule, Why};
+use super::{GrantReason, PathGrant, PlanError, PlanRequest, ResolvedRule};
 use crate::baseline::BaselineEntry;
 use crate::disk::Disk;
 
 /// The paths to which a rule applies, relative to its fixed part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Region {
+pub(super) enum RuleRegion {
     /// The path and everything below it.
     Below,
     Exactly,
@@ -23,39 +23,39 @@ pub(super) enum Region {
 
 /// True if a rule about `region` of `fixed` takes away rights that a grant on the subtree
 /// `granted` gives. An allow below a deny is more specific and wins.
-fn cuts_into(region: Region, fixed: &Path, granted: &Path) -> bool {
+fn cuts_into(region: RuleRegion, fixed: &Path, granted: &Path) -> bool {
     match region {
-        Region::Below | Region::Exactly => is_below(fixed, granted) && fixed != granted,
-        Region::Inside => is_below(fixed, granted),
-        Region::Anywhere => is_below(fixed, granted) || is_below(granted, fixed),
+        RuleRegion::Below | RuleRegion::Exactly => is_below(fixed, granted) && fixed != granted,
+        RuleRegion::Inside => is_below(fixed, granted),
+        RuleRegion::Anywhere => is_below(fixed, granted) || is_below(granted, fixed),
     }
 }
 
 /// True if a rule applies to part of a granted tree.
-pub(super) fn cuts(rule: &Rule<'_>, granted: &Path) -> bool {
+pub(super) fn cuts(rule: &ResolvedRule<'_>, granted: &Path) -> bool {
     let fixed = [&rule.real, &rule.written];
     fixed.into_iter().any(|fixed| cuts_into(rule.region(), fixed, granted))
         // A rule about a directory but not its content, on the root of the grant.
-        || rule.region() == Region::Exactly
+        || rule.region() == RuleRegion::Exactly
             && rule.real == granted
-            && rule.found == super::Found::Directory
+            && rule.found == super::FoundPath::Directory
 }
 
 /// True if a deny or ask takes away part of the grant.
-pub(super) fn takes_from(rule: &Rule<'_>, grant: &Grant) -> bool {
+pub(super) fn takes_from(rule: &ResolvedRule<'_>, grant: &PathGrant) -> bool {
     if rule.rule.effect == Effect::Allow || !rule.rule.caps.intersects(grant.caps) {
         return false;
     }
     // A rule on the same path has already narrowed a policy's own allow. It has not
     // narrowed the needs of worktrees and the launcher.
-    let outright = !matches!(grant.why, Why::Rule(_))
-        && matches!(rule.region(), Region::Below | Region::Exactly)
+    let outright = !matches!(grant.why, GrantReason::Rule(_))
+        && matches!(rule.region(), RuleRegion::Below | RuleRegion::Exactly)
         && rule.real == grant.path;
     outright || cuts(rule, &grant.path)
 }
 
 /// True if a rule denies something inside a baseline entry.
-pub(super) fn inside_baseline(disk: &Disk, rules: &[Rule<'_>]) -> bool {
+pub(super) fn inside_baseline(disk: &Disk, rules: &[ResolvedRule<'_>]) -> bool {
     rules.iter().any(|rule| rule.rule.effect != Effect::Allow)
         && disk.baseline().any(|(entry, real)| baseline_caps(rules, entry, real).1)
 }
@@ -64,7 +64,7 @@ pub(super) fn inside_baseline(disk: &Disk, rules: &[Rule<'_>]) -> bool {
 /// deny names the entry or a directory above it. A deny inside the entry takes nothing from
 /// the entry itself; the second value says whether there is one.
 pub(super) fn baseline_caps(
-    rules: &[Rule<'_>],
+    rules: &[ResolvedRule<'_>],
     entry: &BaselineEntry,
     path: &Path,
 ) -> (FileCaps, bool) {
@@ -78,10 +78,10 @@ pub(super) fn baseline_caps(
         let region = deny.region();
         let fixed = [&deny.real, &deny.written];
         let whole = fixed.iter().any(|f| match region {
-            Region::Below => is_below(path, f) || is_below(named, f),
-            Region::Exactly => (path == **f || named == **f) && !path.is_dir(),
-            Region::Inside => is_below(path, f) && path != **f,
-            Region::Anywhere => false,
+            RuleRegion::Below => is_below(path, f) || is_below(named, f),
+            RuleRegion::Exactly => (path == **f || named == **f) && !path.is_dir(),
+            RuleRegion::Inside => is_below(path, f) && path != **f,
+            RuleRegion::Anywhere => false,
         });
         if whole {
             caps = caps.without(deny.rule.caps);
@@ -90,7 +90,7 @@ pub(super) fn baseline_caps(
         let cut = fixed.iter().any(|f| {
             cuts_into(region, f, path)
                 || cuts_into(region, f, named)
-                || (region == Region::Exactly && path == **f)
+                || (region == RuleRegion::Exactly && path == **f)
         });
         inside |= cut;
     }
@@ -100,12 +100,15 @@ pub(super) fn baseline_caps(
 /// Keeps grants away from the cage where no mechanism can take rights out of a granted
 /// tree. Settings inside the project are the exception: the list of persistence paths
 /// protects them.
-pub(super) fn cage(request: &Request<'_>, grants: &[Grant]) -> Result<(), Refusal> {
+pub(super) fn cage(request: &PlanRequest<'_>, grants: &[PathGrant]) -> Result<(), PlanError> {
     each_caged(request, grants, |local, above, within| within || local && above)
 }
 
 /// As `cage`, where mounts or the monitor protect a cage inside a grant.
-pub(super) fn inside_cage(request: &Request<'_>, grants: &[Grant]) -> Result<(), Refusal> {
+pub(super) fn inside_cage(
+    request: &PlanRequest<'_>,
+    grants: &[PathGrant],
+) -> Result<(), PlanError> {
     each_caged(request, grants, |_, above, within| within || above)
 }
 
@@ -113,10 +116,10 @@ pub(super) fn inside_cage(request: &Request<'_>, grants: &[Grant]) -> Result<(),
 /// project; the grant is strictly around it; the grant is the launcher's own and strictly
 /// inside it.
 fn each_caged(
-    request: &Request<'_>,
-    grants: &[Grant],
+    request: &PlanRequest<'_>,
+    grants: &[PathGrant],
     permitted: impl Fn(bool, bool, bool) -> bool,
-) -> Result<(), Refusal> {
+) -> Result<(), PlanError> {
     let project = request.disk.real(&request.places.project);
     for caged in &request.cage.paths {
         let local = is_below(caged, &project) && caged.as_os_str() != project.as_os_str();
@@ -126,11 +129,11 @@ fn each_caged(
             if !above && !inside {
                 continue;
             }
-            let lent = grant.why == Why::Launcher || request.lends(&grant.path);
+            let lent = grant.why == GrantReason::Launcher || request.lends(&grant.path);
             let within = lent && inside && !above;
             let reads = local && !grant.caps.intersects(FileCaps::CHANGE);
             if !reads && !permitted(local, above && !inside, within) {
-                return Err(Refusal::Caged {
+                return Err(PlanError::Caged {
                     path: grant.path.clone(),
                     caps: grant.caps,
                     why: grant.why.clone(),

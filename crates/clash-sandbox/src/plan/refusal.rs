@@ -6,11 +6,11 @@ use std::path::PathBuf;
 use clash_policy::path::PathError;
 use clash_policy::{Effect, FileCaps, PolicySpan};
 
-use super::{LANDLOCK_ABI_NEEDED, Why};
-use crate::planted::Suspect;
+use super::{GrantReason, LANDLOCK_ABI_NEEDED};
+use crate::planted::SuspectLink;
 
 #[derive(Debug, thiserror::Error)]
-pub enum Refusal {
+pub enum PlanError {
     #[error("this kernel offers no Landlock, which every sandbox needs for its file rules")]
     NoLandlock,
     #[error(
@@ -32,7 +32,7 @@ pub enum Refusal {
     #[error("{span}: `{rule}` cannot be resolved")]
     Unresolvable { rule: String, span: PolicySpan, source: io::Error },
     #[error("{rule}; holding that takes a room, and none can be made here: {why}")]
-    NoRoom { rule: Box<Refusal>, why: String },
+    NoRoom { rule: Box<PlanError>, why: String },
     #[error(
         "{span}: `{rule}` holds only if what the command does is watched, and that cannot be \
          done here: {why}"
@@ -51,7 +51,7 @@ pub enum Refusal {
     )]
     Execute { effect: Effect, rule: String, span: PolicySpan, outer: PathBuf },
     #[error("{0}")]
-    PlantedLink(Box<Suspect>),
+    PlantedLink(Box<SuspectLink>),
     #[error("`{}`, which the launcher made, is a link now", path.display())]
     Replaced { path: PathBuf },
     #[error("`{}`, which the launcher needs, cannot be resolved", path.display())]
@@ -60,7 +60,7 @@ pub enum Refusal {
         "`{caps}` on `{}` ({why}) would reach `{}`, which no sandbox may touch",
         path.display(), cage.display()
     )]
-    Caged { path: PathBuf, caps: FileCaps, why: Why, cage: PathBuf },
+    Caged { path: PathBuf, caps: FileCaps, why: GrantReason, cage: PathBuf },
 }
 
 /// The gap that a sandbox at this ABI would have, against the promise of the direct tier.
@@ -78,13 +78,13 @@ const NO_ROOM: &str = "let this user make namespaces: on Ubuntu an AppArmor prof
      with `userns,` (`clash doctor --fix`), elsewhere `sysctl user.max_user_namespaces` or the \
      container's security options";
 
-impl From<Suspect> for Refusal {
-    fn from(suspect: Suspect) -> Self {
+impl From<SuspectLink> for PlanError {
+    fn from(suspect: SuspectLink) -> Self {
         Self::PlantedLink(Box::new(suspect))
     }
 }
 
-impl Refusal {
+impl PlanError {
     /// The remedy, as a sentence for `hint:`.
     pub fn hint(&self) -> Option<String> {
         let text = match self {
@@ -166,8 +166,8 @@ impl Refusal {
             | Self::Unresolvable { span, .. } => Some(span),
             Self::PlantedLink(suspect) => Some(&suspect.rule.span),
             Self::Caged { why, .. } => match why {
-                Why::Rule(span) => Some(span),
-                Why::Worktree | Why::Launcher => None,
+                GrantReason::Rule(span) => Some(span),
+                GrantReason::Worktree | GrantReason::Launcher => None,
             },
         }
     }

@@ -4,21 +4,21 @@
 use std::fmt;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Report {
-    pub lines: Vec<Line>,
+pub struct PlanReport {
+    pub lines: Vec<ReportLine>,
     listens: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Line {
+pub struct ReportLine {
     /// The rule in the policy's words with its position, or the subject of the line.
     pub rule: String,
-    /// `landlock`, `seccomp`, …; [`Line::NOTHING`] if no mechanism holds it.
+    /// `landlock`, `seccomp`, …; [`ReportLine::NOTHING`] if no mechanism holds it.
     pub mechanism: &'static str,
     pub why: String,
 }
 
-impl Line {
+impl ReportLine {
     /// The mechanism of a line that describes a gap.
     pub const NOTHING: &'static str = "none";
 
@@ -31,7 +31,7 @@ impl Line {
     }
 }
 
-impl Report {
+impl PlanReport {
     /// A report that collects lines. The default one drops them.
     pub(crate) fn listening() -> Self {
         Self { lines: Vec::new(), listens: true }
@@ -39,20 +39,20 @@ impl Report {
 
     /// Adds a line. A launch needs no report, and making the lines would take a large part
     /// of the planning time.
-    pub(crate) fn say(&mut self, line: impl FnOnce() -> Line) {
+    pub(crate) fn say(&mut self, line: impl FnOnce() -> ReportLine) {
         if self.listens {
             self.lines.push(line());
         }
     }
 }
 
-impl fmt::Display for Line {
+impl fmt::Display for ReportLine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} | {} | {}", self.rule, self.mechanism, self.why)
     }
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for PlanReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.lines.iter().try_for_each(|line| writeln!(f, "{line}"))
     }

@@ -18,10 +18,10 @@ use clash_policy::protect::{self, KeepMode, PersistencePath, REPOSITORY};
 use clash_policy::{Effect, FileCaps, FileUse, PolicyPlaces, Sandbox};
 
 use crate::caseless::folded;
-use crate::plan::{Grant, Why};
+use crate::plan::{GrantReason, PathGrant};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rights {
+pub struct SandboxRights {
     /// The rules have their paths on this disk.
     pub(crate) sandbox: Sandbox,
     /// The real paths of the project and the home.
@@ -29,7 +29,7 @@ pub struct Rights {
     pub(crate) cage: Vec<PathBuf>,
     pub(crate) baseline: Vec<(PathBuf, FileCaps)>,
     /// Needs of worktrees and the launcher.
-    pub(crate) given: Vec<Grant>,
+    pub(crate) given: Vec<PathGrant>,
     /// Files that tie a linked worktree to its repository, and hooks outside `.git`.
     pub(crate) held: Vec<PathBuf>,
     /// The room's own places, which the command may use freely.
@@ -45,7 +45,7 @@ pub struct Rights {
     pub(crate) host_processes: bool,
 }
 
-impl Rights {
+impl SandboxRights {
     /// All rights at a path.
     pub fn caps(&self, path: &Path) -> FileCaps {
         let caged = self.caged(path);
@@ -135,7 +135,7 @@ impl Rights {
     fn is_head_of_worktree(&self, path: &Path) -> bool {
         path.file_name().is_some_and(|name| name.eq_ignore_ascii_case("HEAD"))
             && self.given.iter().any(|grant| {
-                grant.why == Why::Worktree
+                grant.why == GrantReason::Worktree
                     && grant.path.parent().is_some_and(|dir| dir.ends_with("worktrees"))
                     && path.parent() == Some(&grant.path)
             })
@@ -270,7 +270,8 @@ impl Rights {
 
     /// True if a path belongs to clash or an agent, and the launcher has not lent it.
     fn caged(&self, path: &Path) -> bool {
-        let launchers = |grant: &Grant| grant.why == Why::Launcher && is_below(path, &grant.path);
+        let launchers =
+            |grant: &PathGrant| grant.why == GrantReason::Launcher && is_below(path, &grant.path);
         self.cage.iter().any(|caged| is_below(path, caged))
             && !self.lent.as_deref().is_some_and(|lent| is_below(path, lent))
             && !self.given.iter().any(launchers)
@@ -324,7 +325,7 @@ fn tells_of_the_host(path: &Path) -> bool {
 mod tests {
     use super::*;
 
-    fn rights() -> Rights {
+    fn rights() -> SandboxRights {
         use clash_policy::{FsRule, PathPattern, PolicySpan, WriteTarget};
         let rule = |path: &str, effect, caps| FsRule {
             pattern: PathPattern::Subpath { path: path.to_owned(), follow_worktrees: false },
@@ -338,7 +339,7 @@ mod tests {
             rule("/home/u/app/Secret", Effect::Deny, FileCaps::ALL),
             rule("/home/u/lib", Effect::Allow, FileCaps::READ),
         ];
-        Rights {
+        SandboxRights {
             sandbox: Sandbox { default: Effect::Deny, fs: rules, ..Sandbox::named("s") },
             places: PolicyPlaces {
                 project: "/home/u/app".into(),

@@ -13,17 +13,17 @@ use clash_policy::path::is_below;
 
 /// The namespaces and mounts of one command.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Room {
+pub struct RoomPlan {
     /// The mounts are made in a user namespace of the room. Root that may mount needs none.
     pub user_namespace: bool,
     /// An empty network namespace with a loopback; otherwise the host's network.
     pub own_network: bool,
     /// Ports that connect this network with the host.
-    pub ports: Ports,
+    pub ports: SharedPorts,
     /// True if `socket(AF_UNIX)` works. A rule must grant a socket by name, and the room
     /// must show no other socket except in writable trees.
     pub unix_sockets: bool,
-    pub inside: Inside,
+    pub inside: RoomInterior,
     /// True if processes that the command leaves running live on.
     pub lives_on: bool,
     /// Files of the host in a directory that the session's directory replaces. The command
@@ -31,32 +31,32 @@ pub struct Room {
     /// to the host's file.
     pub returned: Vec<PathBuf>,
     /// In the order of execution.
-    pub steps: Vec<Step>,
+    pub steps: Vec<MountStep>,
 }
 
 /// TCP ports of the loopback that a room with its own network shares with the host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Ports {
+pub struct SharedPorts {
     /// Ports of the host that the room reaches.
     pub reached: Vec<u16>,
     /// Ports of the room that the host reaches.
     pub served: Vec<u16>,
 }
 
-impl Ports {
+impl SharedPorts {
     pub fn is_empty(&self) -> bool {
         self.reached.is_empty() && self.served.is_empty()
     }
 }
 
-impl Room {
+impl RoomPlan {
     /// The room's own places, which the command may use freely.
     pub fn own(&self) -> Vec<PathBuf> {
         let mut own = Vec::new();
         for step in &self.steps {
             match step {
-                Step::Scratch { at } | Step::ScratchMount { at } => own.push(at.clone()),
-                Step::Devices => {
+                MountStep::Scratch { at } | MountStep::ScratchMount { at } => own.push(at.clone()),
+                MountStep::Devices => {
                     own.extend(["/dev/shm", "/dev/pts", "/dev/ptmx"].map(PathBuf::from));
                 }
                 _ => {}
@@ -69,17 +69,18 @@ impl Room {
     /// files.
     pub(crate) fn has_cache_at(&self, path: &Path) -> bool {
         let mut caches = self.steps.iter().filter_map(|step| match step {
-            Step::Cache { path, .. } => Some(path),
+            MountStep::Cache { path, .. } => Some(path),
             _ => None,
         });
-        let bound = |step: &Step| matches!(step, Step::Bind { path: at, .. } if at == path);
+        let bound =
+            |step: &MountStep| matches!(step, MountStep::Bind { path: at, .. } if at == path);
         caches.any(|cache| is_below(path, cache)) && !self.steps.iter().any(bound)
     }
 }
 
 /// The facilities that launchers of clash find inside a room.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Inside {
+pub enum RoomInterior {
     /// None: commands run here.
     #[default]
     Commands,
@@ -92,7 +93,7 @@ pub enum Inside {
 
 /// One operation on the room's mount tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum MountStep {
     /// A directory on the room's own root.
     Directory { at: PathBuf },
     /// An empty file on the room's own root, to mount on.
@@ -105,20 +106,20 @@ pub enum Step {
     /// its own.
     ScratchMount { at: PathBuf },
     /// The session's temporary directory `from` under another name.
-    Show { from: PathBuf, at: PathBuf, access: Access },
+    Show { from: PathBuf, at: PathBuf, access: MountAccess },
     /// A directory or an empty file to mount on, inside the session's directory that `Show`
     /// shows.
     Point { at: PathBuf, file: bool },
     /// The host's `path` at the same place.
-    Bind { path: PathBuf, access: Access },
+    Bind { path: PathBuf, access: MountAccess },
     /// The project's own cache in place of a shared one. `own` is the directory for the
     /// changes.
     Cache { path: PathBuf, own: PathBuf, caps: FileCaps, overlay: bool },
     /// The tree at `path` once more, with less access.
-    Rebind { path: PathBuf, access: Access },
+    Rebind { path: PathBuf, access: MountAccess },
     /// An empty file or directory over `path`. `shows` names the places that later steps
     /// show below it, which need directories.
-    Cover { path: PathBuf, file: bool, shows: Vec<Shown> },
+    Cover { path: PathBuf, file: bool, shows: Vec<CoveredPlace> },
     /// The harmless devices, and the room's own pseudo-terminals and shared memory, on
     /// /dev.
     Devices,
@@ -129,7 +130,7 @@ pub enum Step {
 
 /// A place inside a covered directory, relative to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Shown {
+pub struct CoveredPlace {
     pub below: PathBuf,
     pub file: bool,
 }
@@ -137,12 +138,12 @@ pub struct Shown {
 /// The access of a mount besides reading. Set-user-id bits and device nodes never have an
 /// effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Access {
+pub struct MountAccess {
     pub write: bool,
     pub execute: bool,
 }
 
-impl fmt::Display for Access {
+impl fmt::Display for MountAccess {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match (self.write, self.execute) {
             (false, false) => "read-only, noexec",
@@ -153,7 +154,7 @@ impl fmt::Display for Access {
     }
 }
 
-impl fmt::Display for Step {
+impl fmt::Display for MountStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Directory { at } => write!(f, "directory {}", at.display()),

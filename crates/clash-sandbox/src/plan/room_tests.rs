@@ -3,21 +3,21 @@
 
 use super::*;
 use crate::facts::{Facility, RoomSupport};
-use crate::planted::Alone;
+use crate::planted::NoOtherSandboxes;
 use clash_policy::judge::{JudgeContext as Judged, judge};
 use clash_policy::{FileUse, PathPattern, ProtectSettings};
 use insta::assert_snapshot;
 use proptest::prelude::*;
 use std::fs;
 
-struct World {
+struct RoomWorld {
     base: PathBuf,
     places: PolicyPlaces,
-    cage: Cage,
+    cage: CagePaths,
     _dir: tempfile::TempDir,
 }
 
-impl World {
+impl RoomWorld {
     fn new() -> Self {
         let dir = tempfile::tempdir_in("/var/tmp").unwrap();
         let base = fs::canonicalize(dir.path()).unwrap();
@@ -29,16 +29,16 @@ impl World {
         let home = base.join("home");
         let places =
             PolicyPlaces { project: home.join("app"), home, tmp: base.join("tmp"), vars: vec![] };
-        Self { base, places, cage: Cage::default(), _dir: dir }
+        Self { base, places, cage: CagePaths::default(), _dir: dir }
     }
 
-    fn plan(&self, sandbox: &Sandbox, host: &HostFacts) -> Result<Plan, Refusal> {
+    fn plan(&self, sandbox: &Sandbox, host: &HostFacts) -> Result<SandboxPlan, PlanError> {
         let disk = Disk::default();
         let (places, cage) = (&self.places, &self.cage);
-        let temporary = Temporary { session: Some(&places.tmp), host: &places.tmp };
-        let (disk, in_force, caches) = (&disk, &Alone, None);
+        let temporary = TemporaryPaths { session: Some(&places.tmp), host: &places.tmp };
+        let (disk, in_force, caches) = (&disk, &NoOtherSandboxes, None);
         let extra = &[];
-        plan(&Request { sandbox, places, cage, disk, extra, in_force, temporary, caches }, host)
+        plan(&PlanRequest { sandbox, places, cage, disk, extra, in_force, temporary, caches }, host)
     }
 
     /// The steps that concern this world's own files, or the refusal.
@@ -86,7 +86,7 @@ fn sandbox(fs: Vec<FsRule>) -> Sandbox {
 
 #[test]
 fn grants_are_bound_and_persistence_paths_need_no_mount() {
-    let world = World::new();
+    let world = RoomWorld::new();
     let mut config = rule(Effect::Allow, "r", "");
     config.pattern = PathPattern::Literal("$HOME/.gitconfig".into());
     let fs =
@@ -103,7 +103,7 @@ fn grants_are_bound_and_persistence_paths_need_no_mount() {
 
 #[test]
 fn rules_inside_rules_become_mounts_on_mounts() {
-    let world = World::new();
+    let world = RoomWorld::new();
     let fs = vec![
         rule(Effect::Allow, "rwcdx", "$PWD"),
         rule(Effect::Deny, "rwcdx", "$PWD/a/b"),
@@ -123,13 +123,13 @@ fn rules_inside_rules_become_mounts_on_mounts() {
 
 #[test]
 fn a_sandbox_that_changes_nothing_needs_no_room() {
-    let world = World::new();
+    let world = RoomWorld::new();
     assert_eq!(world.steps(&sandbox(vec![rule(Effect::Allow, "rx", "$PWD")])), "direct");
 }
 
 #[test]
 fn an_existing_cage_is_covered_and_a_missing_one_watched() {
-    let mut world = World::new();
+    let mut world = RoomWorld::new();
     world.cage.paths.push(world.base.join("home/.clash"));
     let home = |caps| sandbox(vec![rule(Effect::Allow, caps, "$HOME")]);
     assert_snapshot!(world.steps(&home("r")), @r"
@@ -146,7 +146,7 @@ fn an_existing_cage_is_covered_and_a_missing_one_watched() {
 
 #[test]
 fn what_mounts_cannot_say_is_watched() {
-    let world = World::new();
+    let world = RoomWorld::new();
     let protect = ProtectSettings { standard: false, ..ProtectSettings::default() };
     let watched = |inner: Vec<FsRule>| {
         let mut fs = vec![rule(Effect::Allow, "rwcdx", "$PWD")];
@@ -167,11 +167,11 @@ fn what_mounts_cannot_say_is_watched() {
 
 #[test]
 fn execution_alone_cannot_be_taken_from_names() {
-    let world = World::new();
+    let world = RoomWorld::new();
     let mut glob = rule(Effect::Deny, "x", "");
     glob.pattern = PathPattern::Glob { prefix: "$PWD".into(), pattern: "**/*.sh".into() };
     let fs = vec![rule(Effect::Allow, "rwcdx", "$PWD"), glob.clone()];
-    assert!(matches!(world.plan(&sandbox(fs), &host()), Err(Refusal::Execute { .. })));
+    assert!(matches!(world.plan(&sandbox(fs), &host()), Err(PlanError::Execute { .. })));
     glob.caps = FileCaps::parse("rx").unwrap();
     let fs = vec![rule(Effect::Allow, "rwcdx", "$PWD"), glob];
     assert!(world.plan(&sandbox(fs), &host()).is_ok());
@@ -181,13 +181,13 @@ fn execution_alone_cannot_be_taken_from_names() {
     crate::host::simulate(&mut container, "container").unwrap();
     let refusal = world.plan(&sandbox(fs), &container).unwrap_err();
     assert!(
-        matches!(refusal, Refusal::NoRoom { .. }) && refusal.hint().unwrap().contains("AppArmor")
+        matches!(refusal, PlanError::NoRoom { .. }) && refusal.hint().unwrap().contains("AppArmor")
     );
 }
 
 #[test]
 fn a_room_needs_less_of_landlock_and_a_host_for_it() {
-    let world = World::new();
+    let world = RoomWorld::new();
     let writes = sandbox(vec![rule(Effect::Allow, "rwcdx", "$PWD")]);
     for (abi, fine) in [(1, false), (2, false), (3, true), (5, true), (7, true)] {
         let host = HostFacts { landlock_abi: abi, ..host() };
@@ -204,7 +204,7 @@ fn a_room_needs_less_of_landlock_and_a_host_for_it() {
 
 #[test]
 fn limits_on_all_of_a_command_need_a_room() {
-    let world = World::new();
+    let world = RoomWorld::new();
     let mut limited = sandbox(vec![rule(Effect::Allow, "r", "$PWD")]);
     limited.limits.memory_bytes = Some(1);
     assert!(world.plan(&limited, &host()).unwrap().room.is_none());
@@ -214,7 +214,7 @@ fn limits_on_all_of_a_command_need_a_room() {
     let root = HostFacts { root: true, ..host() };
     match world.plan(&limited, &root) {
         Ok(plan) => assert!(plan.room.is_some()),
-        Err(refusal) => assert!(matches!(refusal, Refusal::Uncounted { .. }), "{refusal}"),
+        Err(refusal) => assert!(matches!(refusal, PlanError::Uncounted { .. }), "{refusal}"),
     }
 }
 
@@ -224,7 +224,7 @@ proptest! {
     fn the_view_says_what_the_judge_says(
         rules in prop::collection::vec((0usize..4, any::<bool>(), 1u8..32), 1..6)
     ) {
-        let world = World::new();
+        let world = RoomWorld::new();
         let paths = ["$PWD", "$PWD/a", "$PWD/a/b", "$PWD/a/b/c"];
         let fs: Vec<FsRule> = rules
             .into_iter()
@@ -236,16 +236,16 @@ proptest! {
         let sandbox = sandbox(fs);
         let disk = Disk::default();
         let (places, cage) = (&world.places, &world.cage);
-        let temporary = Temporary { session: Some(&places.tmp), host: &places.tmp };
-        let (sandbox, disk, extra, in_force) = (&sandbox, &disk, &[], &Alone);
+        let temporary = TemporaryPaths { session: Some(&places.tmp), host: &places.tmp };
+        let (sandbox, disk, extra, in_force) = (&sandbox, &disk, &[], &NoOtherSandboxes);
         let caches = None;
         let request =
-            Request { sandbox, places, cage, disk, extra, in_force, temporary, caches };
+            PlanRequest { sandbox, places, cage, disk, extra, in_force, temporary, caches };
         let resolved = resolve(&request).unwrap();
-        let grants = allowed(&resolved, None, &mut Report::default());
+        let grants = allowed(&resolved, None, &mut PlanReport::default());
         let rights = rights(&request, &resolved, &grants, &[]).unwrap();
         let (request, rules, grants) = (&request, &resolved, &grants);
-        let sources = Sources { request, rules, grants, baseline: &[], rights: &rights };
+        let sources = MountSources { request, rules, grants, baseline: &[], rights: &rights };
         let judged = Judged { places, cwd: &places.project, links: disk, baseline: &[], cage: &[], lent: None };
         for path in paths {
             let path = places.expand(path).unwrap();

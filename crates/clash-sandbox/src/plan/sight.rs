@@ -14,27 +14,27 @@ use std::path::{Path, PathBuf};
 use clash_policy::FileCaps;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Sight {
-    places: BTreeMap<PathBuf, Place>,
+pub struct VisiblePaths {
+    places: BTreeMap<PathBuf, VisiblePlace>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Place {
+struct VisiblePlace {
     /// The visibility of everything from here down, unless a path below says otherwise.
-    tree: Option<Shown>,
+    tree: Option<TreeVisibility>,
     /// True if this directory itself is visible, because it is on the way to another path.
     way: bool,
 }
 
 /// The visibility of a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Shown {
+pub(crate) enum TreeVisibility {
     Not,
     ReadOnly,
     Writable,
 }
 
-impl Shown {
+impl TreeVisibility {
     pub(crate) fn with(caps: FileCaps) -> Self {
         match caps {
             none if none.is_empty() => Self::Not,
@@ -46,7 +46,7 @@ impl Shown {
 
 /// How much of a path is visible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Look {
+pub enum PathVisibility {
     Seen,
     /// Only its existence and type, because its directory is visible.
     Blank,
@@ -54,11 +54,11 @@ pub enum Look {
     Hidden,
 }
 
-impl Sight {
+impl VisiblePaths {
     /// Shows or hides a path and everything below it.
-    pub(crate) fn tree(&mut self, path: &Path, shown: Shown) {
+    pub(crate) fn tree(&mut self, path: &Path, shown: TreeVisibility) {
         self.places.entry(path.to_path_buf()).or_default().tree = Some(shown);
-        if shown != Shown::Not {
+        if shown != TreeVisibility::Not {
             self.way(path);
         }
     }
@@ -70,24 +70,24 @@ impl Sight {
         }
     }
 
-    pub fn of(&self, path: &Path) -> Look {
+    pub fn visibility(&self, path: &Path) -> PathVisibility {
         let way = self.places.get(path).is_some_and(|place| place.way);
-        if way || self.in_tree(path) != Shown::Not {
-            Look::Seen
-        } else if path.parent().is_some_and(|dir| self.in_tree(dir) != Shown::Not) {
-            Look::Blank
+        if way || self.in_tree(path) != TreeVisibility::Not {
+            PathVisibility::Seen
+        } else if path.parent().is_some_and(|dir| self.in_tree(dir) != TreeVisibility::Not) {
+            PathVisibility::Blank
         } else {
-            Look::Hidden
+            PathVisibility::Hidden
         }
     }
 
     /// True if a room would show the path on a read-only mount.
     pub fn is_read_only(&self, path: &Path) -> bool {
-        self.in_tree(path) != Shown::Writable
+        self.in_tree(path) != TreeVisibility::Writable
     }
 
-    fn in_tree(&self, path: &Path) -> Shown {
-        path.ancestors().find_map(|dir| self.places.get(dir)?.tree).unwrap_or(Shown::Not)
+    fn in_tree(&self, path: &Path) -> TreeVisibility {
+        path.ancestors().find_map(|dir| self.places.get(dir)?.tree).unwrap_or(TreeVisibility::Not)
     }
 }
 
@@ -95,26 +95,34 @@ impl Sight {
 mod tests {
     use super::*;
 
-    fn sight() -> Sight {
-        let mut sight = Sight::default();
-        sight.tree(Path::new("/usr"), Shown::ReadOnly);
-        sight.tree(Path::new("/home/u/app"), Shown::Writable);
-        sight.tree(Path::new("/home/u/app/secret"), Shown::Not);
-        sight.tree(Path::new("/home/u/app/secret/deep/shown"), Shown::Writable);
-        sight.tree(Path::new("/home/u/app/hidden"), Shown::Not);
+    fn sight() -> VisiblePaths {
+        let mut sight = VisiblePaths::default();
+        sight.tree(Path::new("/usr"), TreeVisibility::ReadOnly);
+        sight.tree(Path::new("/home/u/app"), TreeVisibility::Writable);
+        sight.tree(Path::new("/home/u/app/secret"), TreeVisibility::Not);
+        sight.tree(Path::new("/home/u/app/secret/deep/shown"), TreeVisibility::Writable);
+        sight.tree(Path::new("/home/u/app/hidden"), TreeVisibility::Not);
         sight.way(Path::new("/tmp"));
         sight
     }
 
     #[track_caller]
-    fn all(look: Look, paths: &[&str]) {
-        paths.iter().for_each(|path| assert_eq!(sight().of(Path::new(path)), look, "{path}"));
+    fn all(look: PathVisibility, paths: &[&str]) {
+        paths
+            .iter()
+            .for_each(|path| assert_eq!(sight().visibility(Path::new(path)), look, "{path}"));
     }
 
     #[test]
     fn trees_are_seen_with_the_directories_on_the_way_to_them() {
-        all(Look::Seen, &["/", "/usr", "/usr/bin/sh", "/home", "/home/u", "/home/u/app/x", "/tmp"]);
-        all(Look::Hidden, &["/etc", "/home/v", "/home/u/.ssh", "/home/u/.ssh/key", "/tmp/x"]);
+        all(
+            PathVisibility::Seen,
+            &["/", "/usr", "/usr/bin/sh", "/home", "/home/u", "/home/u/app/x", "/tmp"],
+        );
+        all(
+            PathVisibility::Hidden,
+            &["/etc", "/home/v", "/home/u/.ssh", "/home/u/.ssh/key", "/tmp/x"],
+        );
     }
 
     #[test]
@@ -126,12 +134,12 @@ mod tests {
 
     #[test]
     fn a_denied_path_inside_a_tree_shows_only_its_name() {
-        all(Look::Blank, &["/home/u/app/hidden"]);
-        all(Look::Hidden, &["/home/u/app/hidden/key", "/home/u/app/secret/deep/other"]);
+        all(PathVisibility::Blank, &["/home/u/app/hidden"]);
+        all(PathVisibility::Hidden, &["/home/u/app/hidden/key", "/home/u/app/secret/deep/other"]);
     }
 
     #[test]
     fn an_allowed_path_inside_a_denied_one_is_visible() {
-        all(Look::Seen, &["/home/u/app/secret/deep/shown/x", "/home/u/app/secret/deep"]);
+        all(PathVisibility::Seen, &["/home/u/app/secret/deep/shown/x", "/home/u/app/secret/deep"]);
     }
 }

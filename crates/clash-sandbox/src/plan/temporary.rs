@@ -8,13 +8,13 @@ use std::path::{Path, PathBuf};
 use clash_policy::path::is_below;
 use clash_policy::{Effect, FileCaps, FsRule};
 
-use super::Request;
-use crate::plan::report::{Line, Report};
-use crate::plan::rights::Rights;
-use crate::plan::room::{Room, Step};
+use super::PlanRequest;
+use crate::plan::report::{PlanReport, ReportLine};
+use crate::plan::rights::SandboxRights;
+use crate::plan::room::{MountStep, RoomPlan};
 
 /// True if the sandbox may write temporary files and there is no session for them.
-pub(super) fn wants_own(request: &Request<'_>) -> bool {
+pub(super) fn wants_own(request: &PlanRequest<'_>) -> bool {
     let writes = |rule: &&FsRule| {
         rule.effect == Effect::Allow
             && rule.caps.intersects(FileCaps::CHANGE)
@@ -23,26 +23,30 @@ pub(super) fn wants_own(request: &Request<'_>) -> bool {
     request.sandbox.fs.iter().any(|rule| writes(&rule))
 }
 
-pub(super) fn report_own(request: &Request<'_>, report: &mut Report) {
+pub(super) fn report_own(request: &PlanRequest<'_>, report: &mut PlanReport) {
     for rule in request.sandbox.fs.iter().filter(|rule| request.is_about_own_tmp(rule)) {
         let FsRule { pattern, effect, caps, span, .. } = rule;
         let text = format!("{effect} {caps} {pattern} ({span})");
         let why = "outside a session each command has a temporary directory of its own";
-        report.say(|| Line::new(text, "own directory", why));
+        report.say(|| ReportLine::new(text, "own directory", why));
     }
 }
 
 /// Repeats each rule about the session's directory for every other path at which the room
 /// shows it.
-pub(super) fn with_names(mut rights: Rights, request: &Request<'_>, room: &Room) -> Rights {
+pub(super) fn with_names(
+    mut rights: SandboxRights,
+    request: &PlanRequest<'_>,
+    room: &RoomPlan,
+) -> SandboxRights {
     let Some(session) = request.temporary.session else { return rights };
-    if room.steps.iter().any(|step| matches!(step, Step::Show { .. })) {
+    if room.steps.iter().any(|step| matches!(step, MountStep::Show { .. })) {
         let names = ["/tmp", "/var/tmp"].map(PathBuf::from);
         rights.tmp_names = names.into_iter().chain([request.temporary.host.into()]).collect();
     }
     let mut repeated = Vec::new();
     for step in &room.steps {
-        let Step::Show { at, .. } = step else { continue };
+        let MountStep::Show { at, .. } = step else { continue };
         for rule in &rights.sandbox.fs {
             let fixed = Path::new(rule.pattern.fixed());
             if !is_below(fixed, session) {

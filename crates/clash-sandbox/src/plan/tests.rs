@@ -1,7 +1,7 @@
 use super::*;
 use crate::facts::RoomSupport;
-use crate::plan::report::Line;
-use crate::planted::Alone;
+use crate::plan::report::ReportLine;
+use crate::planted::NoOtherSandboxes;
 use clash_policy::{PathPattern, ProtectSettings};
 use insta::assert_snapshot;
 use proptest::prelude::*;
@@ -9,10 +9,10 @@ use std::fs;
 use std::os::unix::fs::symlink;
 
 /// A home with a project in it on the real disk.
-struct World {
+struct PlanWorld {
     base: PathBuf,
     places: PolicyPlaces,
-    cage: Cage,
+    cage: CagePaths,
     _dir: tempfile::TempDir,
 }
 
@@ -27,7 +27,7 @@ fn host() -> HostFacts {
     }
 }
 
-impl World {
+impl PlanWorld {
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let base = fs::canonicalize(dir.path()).unwrap();
@@ -38,7 +38,7 @@ impl World {
         let home = base.join("home");
         let places =
             PolicyPlaces { project: home.join("app"), home, tmp: base.join("tmp"), vars: vec![] };
-        Self { base, places, cage: Cage::default(), _dir: dir }
+        Self { base, places, cage: CagePaths::default(), _dir: dir }
     }
 
     fn caged(mut self, path: &str) -> Self {
@@ -46,26 +46,30 @@ impl World {
         self
     }
 
-    fn temporary(&self) -> Temporary<'_> {
-        Temporary { session: Some(&self.places.tmp), host: &self.places.tmp }
+    fn temporary(&self) -> TemporaryPaths<'_> {
+        TemporaryPaths { session: Some(&self.places.tmp), host: &self.places.tmp }
     }
 
-    fn plan(&self, fs: Vec<FsRule>) -> Result<Plan, Refusal> {
+    fn plan(&self, fs: Vec<FsRule>) -> Result<SandboxPlan, PlanError> {
         self.plan_for(&sandbox(fs), &host())
     }
 
-    fn plan_for(&self, sandbox: &Sandbox, host: &HostFacts) -> Result<Plan, Refusal> {
+    fn plan_for(&self, sandbox: &Sandbox, host: &HostFacts) -> Result<SandboxPlan, PlanError> {
         self.reported(sandbox, host).map(|(plan, _)| plan).map_err(direct)
     }
 
-    fn reported(&self, sandbox: &Sandbox, host: &HostFacts) -> Result<(Plan, Report), Refusal> {
-        let request = Request {
+    fn reported(
+        &self,
+        sandbox: &Sandbox,
+        host: &HostFacts,
+    ) -> Result<(SandboxPlan, PlanReport), PlanError> {
+        let request = PlanRequest {
             sandbox,
             places: &self.places,
             cage: &self.cage,
             disk: &Disk::default(),
             extra: &[],
-            in_force: &Alone,
+            in_force: &NoOtherSandboxes,
             temporary: self.temporary(),
             caches: None,
         };
@@ -83,7 +87,7 @@ impl World {
                 for grant in &plan.grants {
                     text += &format!("{} {} ({})\n", grant.caps, grant.path.display(), grant.why);
                 }
-                for line in report.lines.iter().filter(|l| l.mechanism == Line::NOTHING) {
+                for line in report.lines.iter().filter(|l| l.mechanism == ReportLine::NOTHING) {
                     text += &format!("{line}\n");
                 }
                 text
@@ -101,9 +105,9 @@ impl World {
 }
 
 /// The refusal of the direct tier alone.
-fn direct(refusal: Refusal) -> Refusal {
+fn direct(refusal: PlanError) -> PlanError {
     match refusal {
-        Refusal::NoRoom { rule, .. } => *rule,
+        PlanError::NoRoom { rule, .. } => *rule,
         other => other,
     }
 }
@@ -141,7 +145,7 @@ fn deny(caps: &str, path: &str) -> FsRule {
 
 #[test]
 fn allows_become_grants() {
-    let world = World::new();
+    let world = PlanWorld::new();
     let rules = vec![
         allow("rwcdx", "$PWD"),
         rule(Effect::Allow, "r", PathPattern::Literal("~/.gitconfig".into())),
@@ -154,14 +158,14 @@ fn allows_become_grants() {
 
 #[test]
 fn what_does_not_exist_gets_nothing_and_is_not_created() {
-    let world = World::new();
+    let world = PlanWorld::new();
     assert_snapshot!(world.show(vec![allow("rwcd", "$HOME/.cache/x")]), @"allow rwcd $HOME/.cache/x/** (policy.star:7) | none | does not exist now; nothing granted");
     assert!(!world.base.join("home/.cache").exists());
 }
 
 #[test]
 fn a_deny_inside_an_allow_is_watched_also_for_new_names() {
-    let world = World::new();
+    let world = PlanWorld::new();
     let watch = |rules: Vec<FsRule>| world.plan(rules).unwrap().watch.unwrap();
     let source = watch(vec![allow("rwcd", "$PWD"), deny("w", "$PWD/src")]);
     assert_eq!(source.rights.caps(&world.places.project.join("src/x")).to_string(), "rcd");
@@ -172,18 +176,18 @@ fn a_deny_inside_an_allow_is_watched_also_for_new_names() {
 
 #[test]
 fn without_a_room_every_open_is_watched() {
-    let world = World::new();
+    let world = PlanWorld::new();
     let plan = world.plan(vec![allow("rwcd", "$PWD")]).unwrap();
     let watch = plan.watch.unwrap();
-    assert!(watch.reads && watch.processes == Processes::OfTheHost { net: false });
-    assert_eq!(plan.scratch, Some(Scratch::Below(world.base.join("tmp"))));
+    assert!(watch.reads && watch.processes == ProcView::OfTheHost { net: false });
+    assert_eq!(plan.scratch, Some(ScratchPlan::Below(world.base.join("tmp"))));
     let caps = |path: &str| watch.rights.caps(Path::new(path)).to_string();
     assert_eq!([caps("/proc/self"), caps("/proc/cpuinfo")], ["r", "r"]);
     assert_eq!([caps("/proc"), caps("/proc/1/cmdline")], ["", ""]);
     // The policy's own rule about it is neither widened nor narrowed.
     for said in [allow("rwcd", "$TMPDIR"), allow("r", "$TMPDIR")] {
         let plan = world.plan(vec![allow("rwcd", "$PWD"), said]).unwrap();
-        assert_eq!(plan.scratch, Some(Scratch::Session(world.base.join("tmp"))));
+        assert_eq!(plan.scratch, Some(ScratchPlan::Session(world.base.join("tmp"))));
     }
     let denied = world.plan(vec![allow("rwcd", "$PWD"), deny("rwcdx", "$TMPDIR")]).unwrap();
     assert_eq!(denied.scratch, None);
@@ -192,7 +196,7 @@ fn without_a_room_every_open_is_watched() {
 
 #[test]
 fn what_has_to_be_watched_is_refused_where_nothing_can_be() {
-    let world = World::new();
+    let world = PlanWorld::new();
     let mut deaf = host();
     crate::host::simulate(&mut deaf, "no-notify").unwrap();
     let refused = |rules: Vec<FsRule>| {
@@ -211,7 +215,7 @@ fn what_has_to_be_watched_is_refused_where_nothing_can_be() {
 
 #[test]
 fn a_deny_that_takes_nothing_away_is_fine() {
-    let world = World::new();
+    let world = PlanWorld::new();
     let plans = [
         vec![allow("r", "$PWD"), deny("wcd", "$PWD/src")],
         vec![allow("rwcdx", "$PWD"), deny("rwcdx", "$HOME/.ssh")],
@@ -226,13 +230,13 @@ fn a_deny_that_takes_nothing_away_is_fine() {
 
 #[test]
 fn on_the_same_path_the_stricter_rule_wins_per_capability() {
-    let world = World::new();
+    let world = PlanWorld::new();
     assert_snapshot!(world.show(vec![allow("rwcdx", "$PWD"), deny("d", "$PWD")]), @"rwcx /W/home/app (policy.star:7)");
 }
 
 #[test]
 fn a_pattern_grants_its_tree_and_every_use_is_watched() {
-    let world = World::new();
+    let world = PlanWorld::new();
     let glob = PathPattern::Glob { prefix: "$PWD".into(), pattern: "**/*.rs".into() };
     let plan = world.plan(vec![rule(Effect::Allow, "rwx", glob.clone())]).unwrap();
     assert_eq!(plan.grants.first().map(|grant| grant.caps.to_string()).as_deref(), Some("rw"));
@@ -258,7 +262,7 @@ fn a_pattern_grants_its_tree_and_every_use_is_watched() {
 
 #[test]
 fn a_literal_is_one_file_or_a_directory_without_its_content() {
-    let world = World::new();
+    let world = PlanWorld::new();
     let directory = rule(Effect::Allow, "r", PathPattern::Literal("$PWD".into()));
     let watch = world.plan(vec![directory]).unwrap().watch.unwrap();
     assert_eq!(watch.rights.caps(&world.places.project), FileCaps::READ);
@@ -269,7 +273,7 @@ fn a_literal_is_one_file_or_a_directory_without_its_content() {
 
 #[test]
 fn a_default_of_allow_leaves_the_cage_and_persistence_paths() {
-    let world = World::new().caged("home/.clash");
+    let world = PlanWorld::new().caged("home/.clash");
     let protect = ProtectSettings::default();
     let open = Sandbox { default: Effect::Allow, protect, ..sandbox(vec![]) };
     let watch = world.plan_for(&open, &host()).unwrap().watch.unwrap();
@@ -281,7 +285,7 @@ fn a_default_of_allow_leaves_the_cage_and_persistence_paths() {
 
 #[test]
 fn links_are_followed_and_the_target_is_granted() {
-    let world = World::new();
+    let world = PlanWorld::new();
     fs::create_dir(world.base.join("cache")).unwrap();
     symlink(world.base.join("cache"), world.base.join("home/.cache")).unwrap();
     assert_snapshot!(world.show(vec![allow("rw", "~/.cache")]), @"rw /W/cache (policy.star:7)");
@@ -289,7 +293,7 @@ fn links_are_followed_and_the_target_is_granted() {
 
 #[test]
 fn a_link_planted_in_the_project_does_not_open_its_target() {
-    let world = World::new();
+    let world = PlanWorld::new();
     symlink(world.base.join("home/.ssh"), world.base.join("home/app/public")).unwrap();
     let rules = vec![allow("rwcdx", "$PWD"), allow("r", "$PWD/public")];
     assert_snapshot!(world.show(rules), @r"
@@ -300,18 +304,18 @@ fn a_link_planted_in_the_project_does_not_open_its_target() {
 
 #[test]
 fn a_link_planted_by_another_sandbox_opens_nothing() {
-    let world = World::new();
+    let world = PlanWorld::new();
     symlink(world.base.join("home/.ssh"), world.base.join("home/app/public")).unwrap();
     symlink(world.base.join("home/.ssh"), world.base.join("tmp/x")).unwrap();
     for path in ["$PWD/public", "$TMPDIR/x"] {
         let refusal = world.plan(vec![allow("r", path)]).unwrap_err();
-        assert!(matches!(refusal, Refusal::PlantedLink(_)), "{path}: {refusal}");
+        assert!(matches!(refusal, PlanError::PlantedLink(_)), "{path}: {refusal}");
     }
 }
 
 #[test]
 fn the_cage_holds_against_grants_above_and_inside_it() {
-    let world = World::new().caged("home/.clash");
+    let world = PlanWorld::new().caged("home/.clash");
     for caps in ["r", "rwcd"] {
         let watch = world.plan(vec![allow(caps, "$HOME")]).unwrap().watch.unwrap();
         assert_eq!(watch.rights.caps(&world.base.join("home/.clash/x")), FileCaps::NONE);
@@ -325,69 +329,73 @@ fn the_cage_holds_against_grants_above_and_inside_it() {
 
 #[test]
 fn settings_in_the_project_can_be_read_and_not_changed() {
-    let world = World::new().caged("home/app/.claude");
+    let world = PlanWorld::new().caged("home/app/.claude");
     let watch = world.plan(vec![allow("rwcd", "$PWD")]).unwrap().watch.unwrap();
     let settings = world.base.join("home/app/.claude/settings.json");
     assert_eq!(watch.rights.caps(&settings), FileCaps::READ);
     let named = vec![allow("rw", "$PWD/.claude")];
-    assert!(matches!(world.plan(named), Err(Refusal::Caged { .. })));
+    assert!(matches!(world.plan(named), Err(PlanError::Caged { .. })));
 }
 
 #[test]
 fn a_project_that_is_itself_caged_is_refused() {
-    let world = World::new().caged("home/app");
-    assert!(matches!(world.plan(vec![allow("rw", "$PWD")]), Err(Refusal::Caged { .. })));
+    let world = PlanWorld::new().caged("home/app");
+    assert!(matches!(world.plan(vec![allow("rw", "$PWD")]), Err(PlanError::Caged { .. })));
 }
 
 #[test]
 fn a_link_into_the_cage_is_still_the_cage() {
-    let world = World::new().caged("home/.clash");
+    let world = PlanWorld::new().caged("home/.clash");
     symlink(world.base.join("home/.clash"), world.base.join("state")).unwrap();
     let path = world.base.join("state").display().to_string();
-    assert!(matches!(world.plan(vec![allow("w", &path)]), Err(Refusal::Caged { .. })));
+    assert!(matches!(world.plan(vec![allow("w", &path)]), Err(PlanError::Caged { .. })));
 }
 
 #[test]
 fn the_launcher_may_reach_inside_the_cage_but_not_over_it() {
-    let world = World::new().caged("home/.clash");
+    let world = PlanWorld::new().caged("home/.clash");
     fs::write(world.base.join("home/.clash/snapshot"), "").unwrap();
     let extra = |path: &str| {
-        [Grant { path: world.base.join(path), caps: FileCaps::READ, why: Why::Launcher }]
+        [PathGrant {
+            path: world.base.join(path),
+            caps: FileCaps::READ,
+            why: GrantReason::Launcher,
+        }]
     };
     let sandbox = sandbox(vec![]);
-    let plan_with = |extra: &[Grant]| {
-        let request = Request {
+    let plan_with = |extra: &[PathGrant]| {
+        let request = PlanRequest {
             sandbox: &sandbox,
             places: &world.places,
             cage: &world.cage,
             disk: &Disk::default(),
             extra,
-            in_force: &Alone,
+            in_force: &NoOtherSandboxes,
             temporary: world.temporary(),
             caches: None,
         };
         plan(&request, &host())
     };
     plan_with(&extra("home/.clash/snapshot")).unwrap();
-    assert!(matches!(plan_with(&extra("home/.clash")), Err(Refusal::Caged { .. })));
+    assert!(matches!(plan_with(&extra("home/.clash")), Err(PlanError::Caged { .. })));
 }
 
 #[test]
 fn a_deny_on_what_the_launcher_needs_is_not_overridden() {
-    let world = World::new();
+    let world = PlanWorld::new();
     let sandbox = sandbox(vec![deny("r", "~/.gitconfig")]);
-    let extra = [Grant {
+    let extra = [PathGrant {
         path: world.base.join("home/.gitconfig"),
         caps: FileCaps::READ,
-        why: Why::Launcher,
+        why: GrantReason::Launcher,
     }];
-    let request = Request {
+    let request = PlanRequest {
         sandbox: &sandbox,
         places: &world.places,
         cage: &world.cage,
         disk: &Disk::default(),
         extra: &extra,
-        in_force: &Alone,
+        in_force: &NoOtherSandboxes,
         temporary: world.temporary(),
         caches: None,
     };
@@ -398,29 +406,32 @@ fn a_deny_on_what_the_launcher_needs_is_not_overridden() {
 /// A command that still runs can replace a file that the launcher has just made.
 #[test]
 fn a_file_of_the_launcher_that_became_a_link_is_refused() {
-    let world = World::new();
+    let world = PlanWorld::new();
     let trap = world.base.join("claude-1a2b-cwd");
     symlink("/etc/passwd", &trap).unwrap();
     let sandbox = sandbox(vec![]);
-    let extra =
-        [Grant { path: trap.clone(), caps: FileCaps::parse("rw").unwrap(), why: Why::Launcher }];
-    let request = Request {
+    let extra = [PathGrant {
+        path: trap.clone(),
+        caps: FileCaps::parse("rw").unwrap(),
+        why: GrantReason::Launcher,
+    }];
+    let request = PlanRequest {
         sandbox: &sandbox,
         places: &world.places,
         cage: &world.cage,
         disk: &Disk::default(),
         extra: &extra,
-        in_force: &Alone,
+        in_force: &NoOtherSandboxes,
         temporary: world.temporary(),
         caches: None,
     };
-    assert!(matches!(plan(&request, &host()), Err(Refusal::Replaced { path }) if path == trap));
+    assert!(matches!(plan(&request, &host()), Err(PlanError::Replaced { path }) if path == trap));
 }
 
 #[test]
 fn the_baseline_gives_way_to_a_deny_that_covers_an_entry() {
-    let world = World::new();
-    let has = |plan: &Plan, path: &str| plan.baseline.iter().any(|(e, _)| e.path == path);
+    let world = PlanWorld::new();
+    let has = |plan: &SandboxPlan, path: &str| plan.baseline.iter().any(|(e, _)| e.path == path);
     assert!(has(&world.plan(vec![]).unwrap(), "/proc"));
     assert!(!has(&world.plan(vec![deny("rwcdx", "/proc")]).unwrap(), "/proc"));
     let plan = world.plan(vec![deny("rwcdx", "/etc")]).unwrap();
@@ -433,7 +444,7 @@ fn the_baseline_gives_way_to_a_deny_that_covers_an_entry() {
 
 #[test]
 fn an_old_host_is_refused_with_what_would_be_open() {
-    let world = World::new();
+    let world = PlanWorld::new();
     let refusal = |abi, seccomp| {
         let host = HostFacts { landlock_abi: abi, seccomp, ..host() };
         world.plan_for(&sandbox(vec![]), &host).unwrap_err().to_string()
@@ -448,39 +459,39 @@ fn an_old_host_is_refused_with_what_would_be_open() {
 fn an_outer_seccomp_listener_refuses_every_plan() {
     let around = crate::facts::Surroundings { listener: true, ..host().around };
     let host = HostFacts { around, ..host() };
-    let refusal = World::new().plan_for(&sandbox(vec![]), &host).unwrap_err();
+    let refusal = PlanWorld::new().plan_for(&sandbox(vec![]), &host).unwrap_err();
     assert_snapshot!(refusal, @"a sandbox around this one answers for its system calls, and could carry out what an inner one denies");
     assert!(refusal.hint().is_some() && refusal.span().is_none());
 }
 
 #[test]
 fn an_unknown_variable_is_refused_with_its_place() {
-    let world = World::new();
+    let world = PlanWorld::new();
     let refusal = world.plan(vec![allow("r", "$NOPE/x")]).unwrap_err();
     assert_eq!(refusal.span(), Some(&span(7)));
 }
 
 #[test]
 fn grants_that_repeat_one_above_are_dropped() {
-    let world = World::new();
+    let world = PlanWorld::new();
     let rules = vec![allow("rwcdx", "$PWD"), allow("r", "$PWD/src"), allow("rw", "$PWD")];
     assert_snapshot!(world.show(rules), @"rwcdx /W/home/app (policy.star:7)");
 }
 
 #[test]
 fn a_grant_on_a_baseline_path_is_the_policys() {
-    let world = World::new();
+    let world = PlanWorld::new();
     let plan = world.plan(vec![allow("rwcdx", "/opt")]).unwrap();
     let opt: Vec<_> = plan.grants.iter().filter(|g| g.path == Path::new("/opt")).collect();
     if Path::new("/opt").exists() {
         assert_eq!(opt.len(), 1);
-        assert_eq!((opt[0].caps, &opt[0].why), (FileCaps::ALL, &Why::Rule(span(7))));
+        assert_eq!((opt[0].caps, &opt[0].why), (FileCaps::ALL, &GrantReason::Rule(span(7))));
     }
 }
 
 #[test]
 fn the_report_names_every_rule_and_the_limits() {
-    let world = World::new();
+    let world = PlanWorld::new();
     let rules = sandbox(vec![allow("r", "$PWD"), deny("r", "~/.ssh")]);
     let text = world.reported(&rules, &host()).unwrap().1.to_string();
     for part in ["allow r $PWD", "deny r ~/.ssh", "network deny", "unix sockets", "metadata"] {
@@ -522,7 +533,7 @@ proptest! {
     /// every grant that exceeds the rules.
     #[test]
     fn a_plan_never_gives_what_a_rule_takes(rules in any_rules()) {
-        let world = World::new().caged("home/.clash");
+        let world = PlanWorld::new().caged("home/.clash");
         let Ok(plan) = world.plan(rules.clone()) else { return Ok(()) };
         let place = |r: &FsRule| world.places.expand(r.pattern.fixed()).unwrap();
         for grant in &plan.grants {

@@ -19,26 +19,28 @@ use clash_policy::path::{LinkResolver, is_below};
 use clash_policy::{Effect, FileCaps, ProcessLifetime};
 
 use super::rules::links_of;
-use super::{Found, Grant, Request, Rule, Why};
+use super::{FoundPath, GrantReason, PathGrant, PlanRequest, ResolvedRule};
 use crate::baseline::{BaselineEntry, LINKED};
 use crate::disk::Disk;
 use crate::facts::{HostFacts, RoomSupport};
 use crate::plan::cache::{directory_of, is_cache};
-use crate::plan::rights::Rights;
-use crate::plan::room::{Access, Inside, Ports, Room, Shown, Step};
+use crate::plan::rights::SandboxRights;
+use crate::plan::room::{
+    CoveredPlace, MountAccess, MountStep, RoomInterior, RoomPlan, SharedPorts,
+};
 
 /// The sources of the mount tree.
-pub(super) struct Sources<'a> {
-    pub(super) request: &'a Request<'a>,
-    pub(super) rules: &'a [Rule<'a>],
-    pub(super) grants: &'a [Grant],
+pub(super) struct MountSources<'a> {
+    pub(super) request: &'a PlanRequest<'a>,
+    pub(super) rules: &'a [ResolvedRule<'a>],
+    pub(super) grants: &'a [PathGrant],
     pub(super) baseline: &'a [(&'static BaselineEntry, FileCaps)],
     /// Without the rules about names.
-    pub(super) rights: &'a Rights,
+    pub(super) rights: &'a SandboxRights,
 }
 
 /// A path at which the rights may change.
-pub(super) struct Mark {
+pub(super) struct RightsMark {
     pub(super) file: bool,
     /// True if the policy or the baseline names the path. Then its socket files count.
     named: bool,
@@ -47,15 +49,15 @@ pub(super) struct Mark {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Shape {
+enum MountShape {
     Hidden,
-    Seen(Access),
+    Seen(MountAccess),
 }
 
 /// The surroundings of a mark.
-struct Outer {
+struct OuterMark {
     path: PathBuf,
-    shape: Shape,
+    shape: MountShape,
     /// The index of the step that covers it, if it is hidden inside a visible tree.
     cover: Option<usize>,
     cache: bool,
@@ -63,18 +65,18 @@ struct Outer {
 
 /// The room, and whether it shows something that may not be read.
 pub(super) fn room(
-    sources: &Sources<'_>,
+    sources: &MountSources<'_>,
     host: &HostFacts,
     own_network: bool,
-    ports: Ports,
-) -> (Room, bool) {
+    ports: SharedPorts,
+) -> (RoomPlan, bool) {
     let marks = sources.marks();
-    let mut view = View::new(sources, &marks, host);
+    let mut view = MountPlanner::new(sources, &marks, host);
     for (path, mark) in &marks {
         view.mark(path, mark);
     }
     // A mount inside the session's directory is at only one of its names.
-    let cut = |rule: &Rule<'_>| {
+    let cut = |rule: &ResolvedRule<'_>| {
         let session = sources.request.temporary.session;
         session.is_some_and(|session| is_below(&rule.real, session) && rule.real != session)
     };
@@ -86,8 +88,8 @@ pub(super) fn room(
     let lives_on = sources.request.sandbox.lifetime == Some(ProcessLifetime::Detached);
     let returned = std::mem::take(&mut view.returned);
     let steps = view.finish();
-    let inside = Inside::Commands;
-    let room = Room {
+    let inside = RoomInterior::Commands;
+    let room = RoomPlan {
         user_namespace,
         own_network,
         ports,
@@ -100,17 +102,17 @@ pub(super) fn room(
     (room, unreadable)
 }
 
-impl Sources<'_> {
-    pub(super) fn marks(&self) -> BTreeMap<PathBuf, Mark> {
+impl MountSources<'_> {
+    pub(super) fn marks(&self) -> BTreeMap<PathBuf, RightsMark> {
         let mut marks = BTreeMap::new();
-        let mut add = |path: &Path, found: Found, named: bool| {
+        let mut add = |path: &Path, found: FoundPath, named: bool| {
             let file = match found {
-                Found::Directory => false,
-                Found::Other => true,
-                Found::Missing | Found::OutOfReach => return,
+                FoundPath::Directory => false,
+                FoundPath::Other => true,
+                FoundPath::Missing | FoundPath::OutOfReach => return,
             };
             let mark =
-                marks.entry(path.to_path_buf()).or_insert(Mark { file, named, cache: false });
+                marks.entry(path.to_path_buf()).or_insert(RightsMark { file, named, cache: false });
             mark.named |= named;
         };
         for rule in self.rules.iter().filter(|r| !r.wider() || r.rule.effect == Effect::Allow) {
@@ -118,20 +120,20 @@ impl Sources<'_> {
         }
         let caches = self.rules.iter().filter(|rule| is_cache(rule.rule));
         let caches: Vec<&PathBuf> = caches.map(|rule| &rule.real).collect();
-        for grant in self.grants.iter().filter(|grant| !matches!(grant.why, Why::Rule(_))) {
+        for grant in self.grants.iter().filter(|grant| !matches!(grant.why, GrantReason::Rule(_))) {
             add(&grant.path, look(&grant.path), true);
         }
         for (entry, _) in self.baseline {
             let path = Path::new(entry.path);
             if path.starts_with("/etc") {
-                add(Path::new("/etc"), Found::Directory, false);
+                add(Path::new("/etc"), FoundPath::Directory, false);
                 if LINKED.contains(&entry.path) {
                     let real = self.request.disk.real(path);
                     if !real.starts_with("/etc") {
                         add(&real, look(&real), false);
                     }
                 }
-            } else if entry.directory && !OWN.iter().any(|own| path.starts_with(own)) {
+            } else if entry.directory && !ROOM_OWN_PATHS.iter().any(|own| path.starts_with(own)) {
                 let linked = LINKED.contains(&entry.path).then(|| self.request.disk.real(path));
                 let path = linked.as_deref().unwrap_or(path);
                 add(path, look(path), false);
@@ -145,7 +147,7 @@ impl Sources<'_> {
             for grant in
                 self.grants.iter().filter(|grant| grant.path.parent() == Some("/".as_ref()))
             {
-                add(&grant.path, Found::Directory, false);
+                add(&grant.path, FoundPath::Directory, false);
             }
         }
         for cache in caches {
@@ -164,7 +166,7 @@ impl Sources<'_> {
         if path == Path::new("/etc") && !self.baseline.is_empty() {
             caps = caps.union(FileCaps::READ);
         }
-        let opened = |rule: &&Rule<'_>| {
+        let opened = |rule: &&ResolvedRule<'_>| {
             rule.rule.effect == Effect::Allow && rule.wider() && is_below(path, &rule.real)
         };
         let caged = self.request.cage.paths.iter().any(|caged| is_below(path, caged))
@@ -194,49 +196,49 @@ pub(super) const LINKS: [&str; 6] = ["/bin", "/sbin", "/lib", "/lib64", "/lib32"
 
 /// Baseline paths that a room has of its own, or lacks: cgroups and kernel settings would
 /// tell about the host.
-const OWN: [&str; 4] = ["/proc", "/dev", "/sys/fs/cgroup", "/sys/kernel"];
+const ROOM_OWN_PATHS: [&str; 4] = ["/proc", "/dev", "/sys/fs/cgroup", "/sys/kernel"];
 
-fn look(path: &Path) -> Found {
+fn look(path: &Path) -> FoundPath {
     match fs::metadata(path) {
-        Ok(meta) if meta.is_dir() => Found::Directory,
-        Ok(_) => Found::Other,
-        Err(_) => Found::Missing,
+        Ok(meta) if meta.is_dir() => FoundPath::Directory,
+        Ok(_) => FoundPath::Other,
+        Err(_) => FoundPath::Missing,
     }
 }
 
 /// Nothing can be mounted on a link; its target has a path of its own.
-fn look_at_link(disk: &Disk, path: &Path) -> Found {
+fn look_at_link(disk: &Disk, path: &Path) -> FoundPath {
     // Most caged paths do not exist. A link that leads nowhere is no mark either.
     if !disk.has(path) {
-        return Found::Missing;
+        return FoundPath::Missing;
     }
     match fs::symlink_metadata(path) {
-        Ok(meta) if meta.is_dir() => Found::Directory,
-        Ok(meta) if meta.is_file() => Found::Other,
-        _ => Found::Missing,
+        Ok(meta) if meta.is_dir() => FoundPath::Directory,
+        Ok(meta) if meta.is_file() => FoundPath::Other,
+        _ => FoundPath::Missing,
     }
 }
 
-struct View<'a> {
-    sources: &'a Sources<'a>,
-    outer: Vec<Outer>,
+struct MountPlanner<'a> {
+    sources: &'a MountSources<'a>,
+    outer: Vec<OuterMark>,
     scratch: Vec<PathBuf>,
     /// Scratch places inside others, whose directories are fenced.
     nested: Vec<PathBuf>,
     /// Directories and files on the room's own root.
-    skeleton: Vec<Step>,
+    skeleton: Vec<MountStep>,
     /// Top directories inside a scratch place that must not be scratch.
     fences: Vec<PathBuf>,
     /// Other paths at which the room shows the session's temporary directory.
     session_at: Vec<PathBuf>,
     session_writable: bool,
     /// Paths of the host inside these directories, for example a project below /tmp.
-    points: BTreeMap<PathBuf, Point>,
+    points: BTreeMap<PathBuf, SessionPoint>,
     /// The session's directory once more, if the host's `TMPDIR` is below /tmp.
-    shown_inside: Option<Step>,
-    /// See [`Room::returned`].
+    shown_inside: Option<MountStep>,
+    /// See [`RoomPlan::returned`].
     returned: Vec<PathBuf>,
-    steps: Vec<Step>,
+    steps: Vec<MountStep>,
     /// A visible place with sockets that the policy lets no command write.
     foreign_sockets: Option<PathBuf>,
     /// True if a rule names a socket and permits to write it.
@@ -249,15 +251,19 @@ struct View<'a> {
 
 /// A place in the session's directory with something of the host mounted on it.
 #[derive(Default)]
-struct Point {
+struct SessionPoint {
     file: bool,
     /// The host's paths below it. The rest of that directory is the room's own: a command
     /// could otherwise leave files in a home below /tmp for the next one.
-    shows: Vec<Shown>,
+    shows: Vec<CoveredPlace>,
 }
 
-impl<'a> View<'a> {
-    fn new(sources: &'a Sources<'a>, marks: &BTreeMap<PathBuf, Mark>, host: &HostFacts) -> Self {
+impl<'a> MountPlanner<'a> {
+    fn new(
+        sources: &'a MountSources<'a>,
+        marks: &BTreeMap<PathBuf, RightsMark>,
+        host: &HostFacts,
+    ) -> Self {
         let mut view = Self {
             sources,
             outer: Vec::new(),
@@ -291,7 +297,7 @@ impl<'a> View<'a> {
             let (Some(dir), Ok(to)) = (at.parent(), fs::read_link(&at)) else { continue };
             if !self.has(&at) && self.sources.caps(dir, false).is_empty() {
                 self.directory(dir);
-                self.skeleton.push(Step::Link { at, to });
+                self.skeleton.push(MountStep::Link { at, to });
             }
         }
     }
@@ -300,12 +306,12 @@ impl<'a> View<'a> {
     fn links(&mut self) {
         for name in LINKS {
             if let Ok(to) = fs::read_link(name) {
-                self.skeleton.push(Step::Link { at: name.into(), to });
+                self.skeleton.push(MountStep::Link { at: name.into(), to });
             }
         }
     }
 
-    fn temporary(&mut self, marks: &BTreeMap<PathBuf, Mark>) {
+    fn temporary(&mut self, marks: &BTreeMap<PathBuf, RightsMark>) {
         let request = self.sources.request;
         let host = request.disk.real(request.temporary.host);
         let session = request.temporary.session;
@@ -322,9 +328,9 @@ impl<'a> View<'a> {
         session: &Path,
         caps: FileCaps,
         host: &Path,
-        marks: &BTreeMap<PathBuf, Mark>,
+        marks: &BTreeMap<PathBuf, RightsMark>,
     ) {
-        let access = Access {
+        let access = MountAccess {
             write: caps.intersects(FileCaps::CHANGE),
             execute: caps.contains(FileCaps::EXECUTE),
         };
@@ -339,7 +345,7 @@ impl<'a> View<'a> {
                 self.point(name, false);
                 let (from, at) = (session.to_path_buf(), name.to_path_buf());
                 self.session_at.push(at.clone());
-                self.shown_inside = Some(Step::Show { from, at, access });
+                self.shown_inside = Some(MountStep::Show { from, at, access });
                 continue;
             }
             if let Some(parent) = name.parent() {
@@ -348,12 +354,12 @@ impl<'a> View<'a> {
             let at = name.to_path_buf();
             match self.session_at.first() {
                 Some(first) if !marks.keys().any(|mark| is_below(mark, name)) => {
-                    self.skeleton.push(Step::Link { at, to: first.clone() });
+                    self.skeleton.push(MountStep::Link { at, to: first.clone() });
                 }
                 _ => {
-                    self.skeleton.push(Step::Directory { at: at.clone() });
+                    self.skeleton.push(MountStep::Directory { at: at.clone() });
                     self.session_at.push(at.clone());
-                    self.skeleton.push(Step::Show { from: session.to_path_buf(), at, access });
+                    self.skeleton.push(MountStep::Show { from: session.to_path_buf(), at, access });
                 }
             }
         }
@@ -375,7 +381,7 @@ impl<'a> View<'a> {
         if below.as_os_str().is_empty() {
             point.file = file;
         } else if !point.shows.iter().any(|shown| shown.below == below) {
-            point.shows.push(Shown { below: below.to_path_buf(), file });
+            point.shows.push(CoveredPlace { below: below.to_path_buf(), file });
         }
         true
     }
@@ -396,7 +402,7 @@ impl<'a> View<'a> {
             if let Some(parent) = place.parent() {
                 self.directory(parent);
             }
-            self.skeleton.push(Step::Scratch { at: place.to_path_buf() });
+            self.skeleton.push(MountStep::Scratch { at: place.to_path_buf() });
             self.scratch.push(place.to_path_buf());
         }
     }
@@ -412,23 +418,25 @@ impl<'a> View<'a> {
             if fence {
                 self.fences.push(dir.to_path_buf());
             }
-            self.skeleton.push(Step::Directory { at: dir.to_path_buf() });
+            self.skeleton.push(MountStep::Directory { at: dir.to_path_buf() });
         }
     }
 
     fn has(&self, dir: &Path) -> bool {
         dir == Path::new("/")
             || self.skeleton.iter().any(|step| match step {
-                Step::Directory { at } | Step::Scratch { at } | Step::Link { at, .. } => at == dir,
+                MountStep::Directory { at }
+                | MountStep::Scratch { at }
+                | MountStep::Link { at, .. } => at == dir,
                 _ => false,
             })
     }
 
-    fn mark(&mut self, path: &Path, mark: &Mark) {
+    fn mark(&mut self, path: &Path, mark: &RightsMark) {
         while self.outer.last().is_some_and(|outer| !is_below(path, &outer.path)) {
             self.outer.pop();
         }
-        let around = self.outer.last().map_or(Shape::Hidden, |outer| outer.shape);
+        let around = self.outer.last().map_or(MountShape::Hidden, |outer| outer.shape);
         let caps = self.sources.caps(path, mark.file);
         let shape = self.shape(path, caps);
         self.sockets(path, mark, shape);
@@ -440,35 +448,35 @@ impl<'a> View<'a> {
         let in_cache = self.outer.last().is_some_and(|outer| outer.cache);
         let own = mark.cache && !in_cache;
         match (around, shape) {
-            (_, Shape::Seen(Access { write: true, .. })) if own => {
-                if around == Shape::Hidden {
+            (_, MountShape::Seen(MountAccess { write: true, .. })) if own => {
+                if around == MountShape::Hidden {
                     self.show(path, mark.file);
                 }
                 self.cache(path, caps);
             }
-            (Shape::Hidden, Shape::Hidden) => return,
-            (Shape::Seen(outer), Shape::Seen(inner)) if outer == inner => return,
-            (Shape::Hidden, Shape::Seen(access)) => {
+            (MountShape::Hidden, MountShape::Hidden) => return,
+            (MountShape::Seen(outer), MountShape::Seen(inner)) if outer == inner => return,
+            (MountShape::Hidden, MountShape::Seen(access)) => {
                 self.show(path, mark.file);
-                self.steps.push(Step::Bind { path: path.to_path_buf(), access });
+                self.steps.push(MountStep::Bind { path: path.to_path_buf(), access });
             }
-            (Shape::Seen(outer), Shape::Seen(access)) => {
+            (MountShape::Seen(outer), MountShape::Seen(access)) => {
                 let wider = access.write && !outer.write || access.execute && !outer.execute;
                 let path = path.to_path_buf();
                 self.steps.push(if wider {
-                    Step::Bind { path, access }
+                    MountStep::Bind { path, access }
                 } else {
-                    Step::Rebind { path, access }
+                    MountStep::Rebind { path, access }
                 });
             }
-            (Shape::Seen(_), Shape::Hidden) => {
+            (MountShape::Seen(_), MountShape::Hidden) => {
                 cover = Some(self.steps.len());
                 let path = path.to_path_buf();
-                self.steps.push(Step::Cover { path, file: mark.file, shows: Vec::new() });
+                self.steps.push(MountStep::Cover { path, file: mark.file, shows: Vec::new() });
             }
         }
         let cache = own || in_cache;
-        self.outer.push(Outer { path: path.to_path_buf(), shape, cover, cache });
+        self.outer.push(OuterMark { path: path.to_path_buf(), shape, cover, cache });
     }
 
     /// Mounts the project's own cache.
@@ -476,12 +484,13 @@ impl<'a> View<'a> {
         let request = self.sources.request;
         let Some(own) = request.caches.map(|own| directory_of(own, path)) else { return };
         let path = path.to_path_buf();
-        self.steps.push(Step::Cache { path, own, caps, overlay: self.overlay });
+        self.steps.push(MountStep::Cache { path, own, caps, overlay: self.overlay });
     }
 
     /// True for a file of the launcher that the session's directory hides.
-    fn is_returned(&self, path: &Path, mark: &Mark) -> bool {
-        let launchers = |grant: &Grant| grant.why == Why::Launcher && grant.path == path;
+    fn is_returned(&self, path: &Path, mark: &RightsMark) -> bool {
+        let launchers =
+            |grant: &PathGrant| grant.why == GrantReason::Launcher && grant.path == path;
         mark.file
             && self.session_writable
             && self.session_at.iter().any(|at| path.parent() == Some(at))
@@ -491,13 +500,13 @@ impl<'a> View<'a> {
 
     /// The form of a mark that mounts can express. They cannot take reading away from a
     /// path that may be used otherwise.
-    fn shape(&mut self, path: &Path, caps: FileCaps) -> Shape {
+    fn shape(&mut self, path: &Path, caps: FileCaps) -> MountShape {
         if caps.is_empty() {
-            return Shape::Hidden;
+            return MountShape::Hidden;
         }
         let unreadable = !caps.contains(FileCaps::READ) && path != Path::new("/etc");
         self.unreadable |= unreadable && self.sources.landlock(path).contains(FileCaps::READ);
-        Shape::Seen(Access {
+        MountShape::Seen(MountAccess {
             write: caps.intersects(FileCaps::CHANGE),
             execute: caps.contains(FileCaps::EXECUTE),
         })
@@ -507,10 +516,10 @@ impl<'a> View<'a> {
     fn show(&mut self, path: &Path, file: bool) {
         let cover = self.outer.last().and_then(|outer| outer.cover.map(|at| (at, &outer.path)));
         if let Some((at, covered)) = cover {
-            if let (Ok(below), Some(Step::Cover { shows, .. })) =
+            if let (Ok(below), Some(MountStep::Cover { shows, .. })) =
                 (path.strip_prefix(covered), self.steps.get_mut(at))
             {
-                shows.push(Shown { below: below.to_path_buf(), file });
+                shows.push(CoveredPlace { below: below.to_path_buf(), file });
             }
             return;
         }
@@ -523,13 +532,13 @@ impl<'a> View<'a> {
         if let Some(parent) = path.parent() {
             self.directory(parent);
         }
-        self.skeleton.push(Step::File { at: path.to_path_buf() });
+        self.skeleton.push(MountStep::File { at: path.to_path_buf() });
     }
 
     /// Records sockets that a rule grants by name, and places where foreign sockets are
     /// visible: a tree without the right to write, and a directory that all users share.
-    fn sockets(&mut self, path: &Path, mark: &Mark, shape: Shape) {
-        let Shape::Seen(access) = shape else { return };
+    fn sockets(&mut self, path: &Path, mark: &RightsMark, shape: MountShape) {
+        let MountShape::Seen(access) = shape else { return };
         if !mark.named {
             return;
         }
@@ -543,27 +552,28 @@ impl<'a> View<'a> {
         }
     }
 
-    fn finish(self) -> Vec<Step> {
+    fn finish(self) -> Vec<MountStep> {
         let mut steps = self.skeleton;
-        let fence = |path| Step::Rebind { path, access: Access { write: false, execute: false } };
+        let fence =
+            |path| MountStep::Rebind { path, access: MountAccess { write: false, execute: false } };
         steps.extend(self.fences.into_iter().map(fence));
-        steps.extend(self.nested.into_iter().map(|at| Step::ScratchMount { at }));
+        steps.extend(self.nested.into_iter().map(|at| MountStep::ScratchMount { at }));
         let mut inner = self.shown_inside;
         // By path, so that a directory comes before its content.
-        for (at, Point { file, shows }) in self.points {
-            let is_inside = |step: &mut Step| matches!(step, Step::Show { at: outer, .. } if is_below(&at, outer) && at != *outer);
+        for (at, SessionPoint { file, shows }) in self.points {
+            let is_inside = |step: &mut MountStep| matches!(step, MountStep::Show { at: outer, .. } if is_below(&at, outer) && at != *outer);
             steps.extend(inner.take_if(is_inside));
-            steps.push(Step::Point { at: at.clone(), file });
+            steps.push(MountStep::Point { at: at.clone(), file });
             if !shows.is_empty() {
-                steps.push(Step::Cover { path: at, file: false, shows });
+                steps.push(MountStep::Cover { path: at, file: false, shows });
             }
         }
         steps.extend(inner);
         steps.extend(self.steps);
-        steps.push(Step::Devices);
-        steps.push(Step::Processes { maps: false });
+        steps.push(MountStep::Devices);
+        steps.push(MountStep::Processes { maps: false });
         let kallsyms = PathBuf::from("/proc/kallsyms");
-        steps.push(Step::Cover { path: kallsyms, file: true, shows: Vec::new() });
+        steps.push(MountStep::Cover { path: kallsyms, file: true, shows: Vec::new() });
         steps
     }
 }

@@ -7,9 +7,9 @@ use std::os::unix::fs::symlink;
 
 /// Other sandboxes that may create names in these trees.
 #[derive(Debug)]
-struct Others(Vec<PathBuf>);
+struct OtherSandboxes(Vec<PathBuf>);
 
-impl InForce for Others {
+impl SandboxesInForce for OtherSandboxes {
     fn trees(&self) -> Option<Vec<PathBuf>> {
         Some(self.0.clone())
     }
@@ -19,28 +19,28 @@ impl InForce for Others {
 #[derive(Debug)]
 struct NeverAsked;
 
-impl InForce for NeverAsked {
+impl SandboxesInForce for NeverAsked {
     fn trees(&self) -> Option<Vec<PathBuf>> {
         panic!("no link was met")
     }
 }
 
 #[derive(Debug)]
-struct Unknown;
+struct UnlistedSandboxes;
 
-impl InForce for Unknown {
+impl SandboxesInForce for UnlistedSandboxes {
     fn trees(&self) -> Option<Vec<PathBuf>> {
         None
     }
 }
 
-struct Home {
+struct TestHome {
     base: PathBuf,
     places: PolicyPlaces,
     _dir: tempfile::TempDir,
 }
 
-impl Home {
+impl TestHome {
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let base = fs::canonicalize(dir.path()).unwrap();
@@ -60,7 +60,7 @@ impl Home {
         self
     }
 
-    fn suspect(&self, fs: Vec<FsRule>, in_force: &dyn InForce) -> Option<Suspect> {
+    fn suspect(&self, fs: Vec<FsRule>, in_force: &dyn SandboxesInForce) -> Option<SuspectLink> {
         let protect = ProtectSettings::default();
         let sandbox = Sandbox { default: Effect::Ask, fs, protect, ..Sandbox::named("s") };
         let disk = Disk::default();
@@ -74,13 +74,13 @@ impl Home {
             })
             .collect();
         let placed: Vec<_> =
-            paths.iter().map(|(rule, written, real)| Placed { rule, written, real }).collect();
-        let ground = Ground { sandbox: &sandbox, places: &self.places, disk: &disk, in_force };
+            paths.iter().map(|(rule, written, real)| RuleOnDisk { rule, written, real }).collect();
+        let ground = LinkCheck { sandbox: &sandbox, places: &self.places, disk: &disk, in_force };
         ground.first_suspect(&placed)
     }
 
-    fn others(&self, trees: &[&str]) -> Others {
-        Others(trees.iter().map(|tree| self.base.join("home").join(tree)).collect())
+    fn others(&self, trees: &[&str]) -> OtherSandboxes {
+        OtherSandboxes(trees.iter().map(|tree| self.base.join("home").join(tree)).collect())
     }
 }
 
@@ -96,7 +96,7 @@ fn allow(caps: &str, path: &str) -> FsRule {
 
 #[test]
 fn a_link_in_a_tree_of_another_sandbox_is_suspect() {
-    let home = Home::new().link("..", ".npm/_logs");
+    let home = TestHome::new().link("..", ".npm/_logs");
     let rules = || vec![allow("r", "~/.npm"), allow("rwcd", "~/.npm/_logs")];
     let suspect = home.suspect(rules(), &home.others(&[".npm"])).unwrap();
     assert_eq!(suspect.link, home.base.join("home/.npm/_logs"));
@@ -105,14 +105,14 @@ fn a_link_in_a_tree_of_another_sandbox_is_suspect() {
 
 #[test]
 fn a_link_in_the_middle_of_a_variable_is_suspect() {
-    let home = Home::new().link("../..", ".cache/node/corepack");
+    let home = TestHome::new().link("../..", ".cache/node/corepack");
     let rules = || vec![allow("r", "$COREPACK_HOME/v1")];
     assert!(home.suspect(rules(), &home.others(&[".cache/node"])).is_some());
 }
 
 #[test]
 fn the_root_of_a_tree_is_not_inside_it() {
-    let home = Home::new().link("/W/data/cargo", ".npm/_logs");
+    let home = TestHome::new().link("/W/data/cargo", ".npm/_logs");
     let rules = || vec![allow("rwcd", "~/.npm/_logs")];
     assert!(home.suspect(rules(), &home.others(&[".npm/_logs"])).is_none());
     assert!(home.suspect(rules(), &home.others(&[".npm"])).is_some());
@@ -120,7 +120,7 @@ fn the_root_of_a_tree_is_not_inside_it() {
 
 #[test]
 fn a_link_that_stays_in_its_tree_gives_no_more_rights() {
-    let home = Home::new().link("_cacache", ".npm/_logs");
+    let home = TestHome::new().link("_cacache", ".npm/_logs");
     let others = home.others(&[".npm"]);
     let wider = vec![allow("r", "~/.npm"), allow("rwcd", "~/.npm/_logs")];
     assert!(home.suspect(wider, &others).is_some());
@@ -136,17 +136,17 @@ fn a_link_that_stays_in_its_tree_gives_no_more_rights() {
 
 #[test]
 fn a_link_does_not_lift_the_protection_of_its_target() {
-    let home = Home::new().link(".git", "app/data");
+    let home = TestHome::new().link(".git", "app/data");
     fs::create_dir_all(home.base.join("home/app/.git/hooks")).unwrap();
     for path in ["$PWD/data", "$PWD/data/hooks"] {
         let rules = vec![allow("rwcd", "$PWD"), allow("rwcd", path)];
-        assert!(home.suspect(rules, &Alone).is_some(), "{path}");
+        assert!(home.suspect(rules, &NoOtherSandboxes).is_some(), "{path}");
     }
 }
 
 #[test]
 fn a_link_behind_a_link_of_the_user_is_suspect() {
-    let home = Home::new().link(".npm/tool", ".tool").link("../.ssh", ".npm/tool");
+    let home = TestHome::new().link(".npm/tool", ".tool").link("../.ssh", ".npm/tool");
     let rules = || vec![allow("r", "~/.tool")];
     let suspect = home.suspect(rules(), &home.others(&[".npm"])).unwrap();
     assert_eq!(suspect.link, home.base.join("home/.npm/tool"));
@@ -154,22 +154,22 @@ fn a_link_behind_a_link_of_the_user_is_suspect() {
 
 #[test]
 fn a_dangling_link_is_suspect() {
-    let home = Home::new().link("../.config/autostart", ".npm/_logs");
+    let home = TestHome::new().link("../.config/autostart", ".npm/_logs");
     assert!(home.suspect(vec![allow("rwcd", "~/.npm/_logs")], &home.others(&[".npm"])).is_some());
 }
 
 #[test]
 fn links_that_no_sandbox_can_have_made_go_on_working() {
-    let home = Home::new().link("/W/data/cargo", ".cargo").link("/W/data", ".cache");
+    let home = TestHome::new().link("/W/data/cargo", ".cargo").link("/W/data", ".cache");
     let rules = || vec![allow("rwcd", "~/.cargo"), allow("rwcd", "~/.cache/cargo")];
     let others = home.others(&[".cargo", ".cache/cargo", ".cache/node", ".npm", "app"]);
     assert_eq!(home.suspect(rules(), &others), None);
-    assert!(home.suspect(rules(), &Unknown).is_some());
+    assert!(home.suspect(rules(), &UnlistedSandboxes).is_some());
 }
 
 #[test]
 fn without_a_link_nothing_is_asked() {
-    let home = Home::new();
+    let home = TestHome::new();
     let rules = vec![allow("rwcd", "$PWD"), allow("r", "~/.npm"), allow("r", "~/none")];
     assert_eq!(home.suspect(rules, &NeverAsked), None);
 }

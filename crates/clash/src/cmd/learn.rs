@@ -10,9 +10,9 @@ use clash_history::touched::{SandboxProposal, TouchedResources, propose};
 use clash_sandbox::baseline::BASELINE_ENTRIES;
 use clash_sandbox::disk::Disk;
 use clash_sandbox::host;
-use clash_sandbox::launch::Command;
+use clash_sandbox::launch::LaunchCommand;
 use clash_sandbox::observe::{self, ObserveError, Observed, ObservedEnd};
-use clash_sandbox::plan::{Cage, Request, Temporary, plan};
+use clash_sandbox::plan::{CagePaths, PlanRequest, TemporaryPaths, plan};
 use serde_json::{Value, json};
 
 use super::project;
@@ -97,7 +97,7 @@ impl Args {
         arguments: &[OsString],
         each: &mut dyn FnMut(Observed),
     ) -> Result<ObservedEnd, Failure> {
-        let mut command = Command {
+        let mut command = LaunchCommand {
             program: program.clone(),
             args: arguments.to_vec(),
             env: env::all().collect(),
@@ -116,11 +116,11 @@ impl Args {
         }
         let disk = Disk::default();
         let places = dirs.places_unseen(here, &disk);
-        let cage = Cage { paths: dirs.cage(here, &disk) };
-        let temporary = Temporary { session: None, host: &dirs.tmp };
+        let cage = CagePaths { paths: dirs.cage(here, &disk) };
+        let temporary = TemporaryPaths { session: None, host: &dirs.tmp };
         let in_force = PolicySandboxes { dirs, project: here, session: None };
         let own = dirs.caches_of(here, &disk);
-        let request = Request {
+        let request = PlanRequest {
             sandbox: &sandbox,
             places: &places,
             cage: &cage,

@@ -20,8 +20,10 @@ use clash_policy::{Effect, FileCaps, FsRule, PathPattern, Sandbox, WriteTarget};
 use clash_sandbox::disk::Disk;
 use clash_sandbox::host;
 use clash_sandbox::launch;
-use clash_sandbox::plan::nesting::NoNesting;
-use clash_sandbox::plan::{Cage, Grant, Plan, Request, Temporary, Why, plan};
+use clash_sandbox::plan::nesting::NestingError;
+use clash_sandbox::plan::{
+    CagePaths, GrantReason, PathGrant, PlanRequest, SandboxPlan, TemporaryPaths, plan,
+};
 
 use super::project;
 use crate::compiler::compiler_path;
@@ -102,13 +104,13 @@ impl Args {
             let _ =
                 writeln!(std::io::stderr(), "clash: {who} runs in sandbox {}; {how}", plan.sandbox);
         }
-        let command = launch::Command {
+        let command = launch::LaunchCommand {
             program: program.into_os_string(),
             args: args.to_vec(),
             env,
             cwd: None,
         };
-        let error = launch::run(&plan, &command, launch::Ahead::default());
+        let error = launch::run(&plan, &command, launch::LaunchHelper::default());
         Ok(launcher::report(&LauncherError::Launch { sandbox: plan.sandbox, error }))
     }
 }
@@ -132,10 +134,10 @@ fn check_settings(
 
 /// Says how clash confines the agent's actions inside the room. Without a nesting, clash
 /// does not see them.
-fn how_confined(nesting: Option<&Result<(), NoNesting>>, known: Option<&Agent>) -> String {
+fn how_confined(nesting: Option<&Result<(), NestingError>>, known: Option<&Agent>) -> String {
     match (nesting, known) {
         (Some(Ok(())), _) => "each action is judged and confined on its own inside".into(),
-        (Some(Err(NoNesting::Root)), _) => "each action is judged and confined on its own \
+        (Some(Err(NestingError::Root)), _) => "each action is judged and confined on its own \
              inside, but root gets no rooms in a room: commands that need one, such as those \
              that write, are refused; run it as a user"
             .into(),
@@ -159,7 +161,7 @@ struct AgentRoom<'a> {
     /// The settings in that state, which the agent may only read.
     fixed: Vec<PathBuf>,
     /// Other paths to read and programs to execute.
-    grants: Vec<Grant>,
+    grants: Vec<PathGrant>,
     /// The project's own caches, if the room itself writes there. The actions of an agent
     /// that clash is installed for have them in rooms of their own.
     caches: Option<PathBuf>,
@@ -203,7 +205,7 @@ impl<'a> AgentRoom<'a> {
     fn grant(&mut self, path: &Path, caps: FileCaps) {
         // A path that does not exist needs no grant.
         if let Ok(path) = path.canonicalize() {
-            self.grants.push(Grant { path, caps, why: Why::Launcher });
+            self.grants.push(PathGrant { path, caps, why: GrantReason::Launcher });
         }
     }
 
@@ -258,7 +260,7 @@ impl<'a> AgentRoom<'a> {
         mut self,
         sandbox: &Sandbox,
         wired: bool,
-    ) -> Result<(Plan, Option<Result<(), NoNesting>>), LauncherError> {
+    ) -> Result<(SandboxPlan, Option<Result<(), NestingError>>), LauncherError> {
         self.grants.retain(|grant| !grant.path.starts_with("/usr"));
         if !wired {
             return Ok((self.plan_for(sandbox.clone())?, None));
@@ -267,7 +269,7 @@ impl<'a> AgentRoom<'a> {
         match plan.with_rooms_inside() {
             // Launchers inside make no rooms anyway, so the plan without rooms inside is
             // used, which confines more.
-            Err(why @ (NoNesting::NoRoom | NoNesting::Names(_))) => {
+            Err(why @ (NestingError::NoRoom | NestingError::Names(_))) => {
                 Ok((self.plan_for(sandbox.clone())?, Some(Err(why))))
             }
             nesting => Ok((plan, Some(nesting))),
@@ -292,7 +294,7 @@ impl<'a> AgentRoom<'a> {
         sandbox
     }
 
-    fn plan_for(&self, mut sandbox: Sandbox) -> Result<Plan, LauncherError> {
+    fn plan_for(&self, mut sandbox: Sandbox) -> Result<SandboxPlan, LauncherError> {
         let disk = Disk::default();
         for path in &self.state {
             rule(&mut sandbox, path, Effect::Allow, FileCaps::ALL);
@@ -309,14 +311,14 @@ impl<'a> AgentRoom<'a> {
             !state.iter().any(|state| path.starts_with(state)) && !fixed.contains(path)
         });
         let places = self.dirs.places_unseen(self.project, &disk);
-        let request = Request {
+        let request = PlanRequest {
             sandbox: &sandbox,
             places: &places,
-            cage: &Cage { paths: cage },
+            cage: &CagePaths { paths: cage },
             disk: &disk,
             extra: &self.grants,
             in_force: &PolicySandboxes { dirs: self.dirs, project: self.project, session: None },
-            temporary: Temporary { session: None, host: &self.dirs.tmp },
+            temporary: TemporaryPaths { session: None, host: &self.dirs.tmp },
             caches: self.caches.as_deref(),
         };
         let host = host::with_limit_facts(self.dirs.host(), &sandbox.limits);

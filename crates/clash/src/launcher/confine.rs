@@ -7,9 +7,11 @@ use clash_policy::{FileCaps, JudgeContext, PolicyPlaces, Sandbox, steering};
 use clash_sandbox::disk::Disk;
 use clash_sandbox::facts::{HostFacts, RoomSupport};
 use clash_sandbox::host::{self, HostRecord};
-use clash_sandbox::launch::{self, Ahead, LaunchError};
+use clash_sandbox::launch::{self, LaunchError, LaunchHelper};
 use clash_sandbox::plan::cache::has_caches;
-use clash_sandbox::plan::{Cage, Grant, Plan, Request, Temporary, Why, plan};
+use clash_sandbox::plan::{
+    CagePaths, GrantReason, PathGrant, PlanRequest, SandboxPlan, TemporaryPaths, plan,
+};
 
 use super::context::LaunchContext;
 use super::{LauncherError, Never, RequestedCommand};
@@ -25,15 +27,17 @@ impl LaunchContext {
         &self,
         host: Option<HostFacts>,
         sandbox: &Sandbox,
-        extra: &[Grant],
+        extra: &[PathGrant],
         command: &RequestedCommand<'_>,
     ) -> Result<Never, LauncherError> {
         if sandbox.unrestricted {
             return self.launch_unconfined(&sandbox.name, command);
         }
         let (ahead, host) = match host {
-            Some(host) if host.rooms == RoomSupport::Unprivileged => (Ahead::start(sandbox), host),
-            Some(host) => (Ahead::default(), host),
+            Some(host) if host.rooms == RoomSupport::Unprivileged => {
+                (LaunchHelper::start(sandbox), host)
+            }
+            Some(host) => (LaunchHelper::default(), host),
             None => self.start_ahead(sandbox),
         };
         // Held until the command has ended: this process stays until then.
@@ -43,17 +47,18 @@ impl LaunchContext {
         let narrowed = agent.as_ref().map(|_| ssh_agent::without_shared_tmp(sandbox));
         let sandbox = narrowed.as_ref().unwrap_or(sandbox);
         let mut extra = extra.to_vec();
-        extra.extend(agent.iter().map(|agent| Grant {
+        extra.extend(agent.iter().map(|agent| PathGrant {
             path: agent.socket.clone(),
             caps: FileCaps::READ.union(FileCaps::WRITE),
-            why: Why::Launcher,
+            why: GrantReason::Launcher,
         }));
         let places = self.dirs.places_unseen(&self.project, &disk);
         let plan = self.plan(sandbox, &extra, &places, &disk, tmp.as_ref(), host)?;
         let env = self.environment(sandbox, &places, &disk, agent.as_ref());
         self.trace(TraceEvent::Launch, command.script, None, Some(&sandbox.name))?;
         let args = command.args.to_vec();
-        let command = launch::Command { program: command.program.to_owned(), args, env, cwd: None };
+        let command =
+            launch::LaunchCommand { program: command.program.to_owned(), args, env, cwd: None };
         let error = launch::run(&plan, &command, ahead);
         Err(LauncherError::Launch { sandbox: sandbox.name.clone(), error })
     }
@@ -61,26 +66,26 @@ impl LaunchContext {
     fn plan(
         &self,
         sandbox: &Sandbox,
-        extra: &[Grant],
+        extra: &[PathGrant],
         places: &PolicyPlaces,
         disk: &Disk,
         tmp: Option<&HeldTmp>,
         host: HostFacts,
-    ) -> Result<Plan, LauncherError> {
+    ) -> Result<SandboxPlan, LauncherError> {
         let session = self.session.as_ref().map(|session| session.dir.as_path());
         let in_force = PolicySandboxes { dirs: &self.dirs, project: &self.project, session };
         crate::caches::make_missing(sandbox, places, disk, &in_force);
-        let cage = Cage { paths: self.dirs.cage(&self.project, disk) };
+        let cage = CagePaths { paths: self.dirs.cage(&self.project, disk) };
         let held = tmp.map(|held| held.path.as_path());
         let caches = has_caches(sandbox).then(|| self.dirs.caches_of(&self.project, disk));
-        let request = Request {
+        let request = PlanRequest {
             sandbox,
             places,
             cage: &cage,
             disk,
             extra,
             in_force: &in_force,
-            temporary: Temporary { session: held, host: &self.dirs.tmp },
+            temporary: TemporaryPaths { session: held, host: &self.dirs.tmp },
             caches: caches.as_deref(),
         };
         let host = host::with_limit_facts(host, &sandbox.limits);
@@ -151,11 +156,14 @@ impl LaunchContext {
 
     /// Starts the room if the record of this machine says that it can make one, and then
     /// finds out whether the record still holds.
-    fn start_ahead(&self, sandbox: &Sandbox) -> (Ahead, HostFacts) {
+    fn start_ahead(&self, sandbox: &Sandbox) -> (LaunchHelper, HostFacts) {
         let file = self.dirs.host_record();
         let recorded = HostRecord::read(&file);
-        let ahead =
-            if recorded.promises_rooms() { Ahead::start(sandbox) } else { Ahead::default() };
+        let ahead = if recorded.promises_rooms() {
+            LaunchHelper::start(sandbox)
+        } else {
+            LaunchHelper::default()
+        };
         (ahead, recorded.facts())
     }
 

@@ -165,7 +165,7 @@ fn shell(args: &[OsString]) -> Result<Never, LauncherError> {
     context.launch(&command, Some(agent), &source, started_by, &|| read.grants())
 }
 
-fn no_grants() -> Result<Vec<clash_sandbox::plan::Grant>, LauncherError> {
+fn no_grants() -> Result<Vec<clash_sandbox::plan::PathGrant>, LauncherError> {
     Ok(Vec::new())
 }
 

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use clash_sandbox::launch::LaunchError;
-use clash_sandbox::plan::Refusal;
+use clash_sandbox::plan::PlanError;
 
 use super::{HostileSettingsError, Never};
 use crate::approval::ApprovalError;
@@ -40,7 +40,7 @@ pub(crate) enum LauncherError {
     #[error("{0}")]
     Refused(String),
     #[error("sandbox {sandbox} cannot be set up: {refusal}")]
-    NoPlan { sandbox: String, refusal: Box<Refusal> },
+    NoPlan { sandbox: String, refusal: Box<PlanError> },
     #[error("sandbox {sandbox}: {error}")]
     Launch { sandbox: String, error: LaunchError },
     #[error("no hook of clash ran in this session of the agent, so nothing of it is decided")]

@@ -34,7 +34,7 @@ pub(crate) use settings_check::{HostileSettingsError, refuse_hostile_settings};
 use std::ffi::{OsStr, OsString};
 
 use clash_policy::Effect;
-use clash_sandbox::plan::Grant;
+use clash_sandbox::plan::PathGrant;
 
 use crate::approval::ApprovalSlip;
 use clash_agents::Agent;
@@ -75,7 +75,7 @@ enum StartedBy {
 
 /// The grants that the client's own lines around the script need. The launcher calls it
 /// only for a command that runs, because it creates a file.
-type ExtraGrants<'a> = &'a dyn Fn() -> Result<Vec<Grant>, LauncherError>;
+type ExtraGrants<'a> = &'a dyn Fn() -> Result<Vec<PathGrant>, LauncherError>;
 
 impl LaunchContext {
     /// Takes a command from its approval to its sandbox, and becomes the command.

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use clash_agents::{ShellWrapper, UserContext, WrappedCommand};
 use clash_policy::FileCaps;
-use clash_sandbox::plan::{Grant, Why};
+use clash_sandbox::plan::{GrantReason, PathGrant};
 
 use super::LauncherError;
 use super::context::LaunchContext;
@@ -41,7 +41,7 @@ impl<'a> ShellString<'a> {
 
     /// The grants for the client's own lines, and for the output of commands in the
     /// background if the script names its session.
-    pub(super) fn grants(&self) -> Result<Vec<Grant>, LauncherError> {
+    pub(super) fn grants(&self) -> Result<Vec<PathGrant>, LauncherError> {
         let mut grants = match &self.wrapped {
             Some(command) => self.wrapper_grants(command)?,
             None => Vec::new(),
@@ -50,7 +50,11 @@ impl<'a> ShellString<'a> {
             (self.wrapper.background_outputs)(&self.user, &session.project, &session.name)
                 .filter(|_| self.script().contains(&session.name))
         });
-        grants.extend(outputs.map(|path| Grant { path, caps: FileCaps::READ, why: Why::Launcher }));
+        grants.extend(outputs.map(|path| PathGrant {
+            path,
+            caps: FileCaps::READ,
+            why: GrantReason::Launcher,
+        }));
         Ok(grants)
     }
 
@@ -58,11 +62,14 @@ impl<'a> ShellString<'a> {
     /// lines may run, and for the file that it reads the final working directory from. The
     /// last is created here, because a grant needs a file. A command can guess its name, so
     /// a file or link of that name is removed first.
-    fn wrapper_grants(&self, command: &WrappedCommand) -> Result<Vec<Grant>, LauncherError> {
-        let grant =
-            |path: &Path, caps| Grant { path: path.to_path_buf(), caps, why: Why::Launcher };
+    fn wrapper_grants(&self, command: &WrappedCommand) -> Result<Vec<PathGrant>, LauncherError> {
+        let grant = |path: &Path, caps| PathGrant {
+            path: path.to_path_buf(),
+            caps,
+            why: GrantReason::Launcher,
+        };
         let sources = command.sources.iter().filter(|path| path.exists());
-        let mut grants: Vec<Grant> = sources.map(|path| grant(path, FileCaps::READ)).collect();
+        let mut grants: Vec<PathGrant> = sources.map(|path| grant(path, FileCaps::READ)).collect();
         let client = (self.wrapper.client_program)(&self.user);
         grants.extend(client.map(|path| grant(&path, FileCaps::READ.union(FileCaps::EXECUTE))));
         if let Some(path) = &command.cwd_file {

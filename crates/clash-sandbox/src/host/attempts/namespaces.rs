@@ -12,7 +12,7 @@ use crate::launch::error::LaunchError;
 use crate::linux::mounts::MountTree;
 use crate::linux::sys::{self, ForkSide};
 use crate::linux::{limits, namespaces};
-use crate::plan::room::{Ports, Room, Step};
+use crate::plan::room::{MountStep, RoomPlan, SharedPorts};
 
 /// How rooms can be made, found by making one with its own network and processes.
 pub(crate) fn rooms() -> RoomSupport {
@@ -49,12 +49,12 @@ pub(super) fn room_of_root() -> Result<(), FailedStep> {
 }
 
 pub(super) fn make_room(user_namespace: bool) -> Result<(), FailedStep> {
-    let room = Room {
+    let room = RoomPlan {
         user_namespace,
         own_network: true,
-        ports: Ports::default(),
+        ports: SharedPorts::default(),
         unix_sockets: false,
-        inside: crate::plan::room::Inside::Commands,
+        inside: crate::plan::room::RoomInterior::Commands,
         lives_on: false,
         returned: Vec::new(),
         steps: Vec::new(),
@@ -75,10 +75,10 @@ pub(super) fn make_room(user_namespace: bool) -> Result<(), FailedStep> {
     match sys::fork().at(3)? {
         ForkSide::Child => {
             let steps = || -> Result<(), u8> {
-                let steps = [Step::Devices, Step::Processes { maps: false }];
+                let steps = [MountStep::Devices, MountStep::Processes { maps: false }];
                 let mut view = MountTree::new(parts, &steps).map_err(|_| 4)?;
                 steps.iter().try_for_each(|step| view.step(step)).map_err(|_| 5)?;
-                view.enter(crate::plan::room::Inside::Commands).map_err(|_| 4)
+                view.enter(crate::plan::room::RoomInterior::Commands).map_err(|_| 4)
             };
             sys::exit_now(steps().err().map_or(0, i32::from))
         }

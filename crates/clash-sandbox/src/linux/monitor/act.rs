@@ -27,7 +27,7 @@ use super::place::{CallPlace, real};
 use super::quota::NameQuota;
 use super::turn::RoomLock;
 use crate::aliases::RememberedLinks;
-use crate::plan::Watch;
+use crate::plan::WatchPlan;
 
 #[derive(Debug)]
 pub(super) struct MonitorJob {
@@ -72,7 +72,7 @@ impl HeldName {
 #[derive(Debug)]
 pub(super) struct MonitorWorker {
     pub(super) shared: Arc<MonitorState>,
-    pub(super) watch: Watch,
+    pub(super) watch: WatchPlan,
     pub(super) turns: RoomLock,
     pub(super) fresh: OwnCreations,
     pub(super) links: RememberedLinks,
@@ -93,7 +93,7 @@ pub(super) struct MonitorWorker {
 pub(super) const SET_ID: u32 = libc::S_ISUID | libc::S_ISGID;
 
 impl MonitorWorker {
-    pub(super) fn new(shared: Arc<MonitorState>, watch: Watch, turns: RoomLock) -> Self {
+    pub(super) fn new(shared: Arc<MonitorState>, watch: WatchPlan, turns: RoomLock) -> Self {
         let own = [rustix::stdio::stdin(), rustix::stdio::stdout(), rustix::stdio::stderr()];
         let given = |fd| Some((identity(&fstat(fd).ok()?), fcntl_getfl(fd).ok()? & OFlags::RWMODE));
         let stdio = own.into_iter().filter_map(given).collect();

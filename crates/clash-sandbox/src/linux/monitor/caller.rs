@@ -11,7 +11,7 @@ use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open}
 use super::super::sys;
 use super::MonitorState;
 use super::place::{self, CallPlace};
-use crate::plan::Processes;
+use crate::plan::ProcView;
 
 const HOLD: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
 const MAX_PATH_BYTES: usize = libc::PATH_MAX as usize;
@@ -36,7 +36,7 @@ impl<'a> CallingProcess<'a> {
     pub(super) fn is_named(&self, name: &[u8]) -> bool {
         let number = !name.is_empty() && name.iter().all(u8::is_ascii_digit);
         let Ok(name) = std::str::from_utf8(name) else { return false };
-        self.shared.of != Processes::OfTheRoom
+        self.shared.of != ProcView::OfTheRoom
             && number
             && statat(&self.shared.processes, format!("{}/task/{name}", self.pid), AtFlags::empty())
                 .is_ok()
@@ -44,7 +44,7 @@ impl<'a> CallingProcess<'a> {
 
     /// The path of a `/proc` directory below the caller's own process, if it is there.
     pub(super) fn place_below(&self, dir: &OwnedFd) -> Option<String> {
-        if self.shared.of == Processes::OfTheRoom || !shows_processes(dir) {
+        if self.shared.of == ProcView::OfTheRoom || !shows_processes(dir) {
             return None;
         }
         let path = place::real(&self.shared.held, dir).ok()??;
@@ -57,7 +57,7 @@ impl<'a> CallingProcess<'a> {
     /// `None` for every other file.
     pub(super) fn of_another(&self, dir: &OwnedFd, name: &[u8]) -> Option<Result<OwnedFd, Errno>> {
         const SHOWN: [&[u8]; 5] = [b"stat", b"statm", b"status", b"comm", b"cmdline"];
-        if self.shared.of == Processes::OfTheRoom || !SHOWN.contains(&name) || !shows_processes(dir)
+        if self.shared.of == ProcView::OfTheRoom || !SHOWN.contains(&name) || !shows_processes(dir)
         {
             return None;
         }
@@ -104,7 +104,7 @@ impl<'a> CallingProcess<'a> {
     /// network, which the caller sees only if the plan allows the network.
     fn may_see(&self, below: &str) -> bool {
         let net = |name: &str| name == "net" || name == "net_prio";
-        self.shared.of != (Processes::OfTheHost { net: false }) || !below.split('/').any(net)
+        self.shared.of != (ProcView::OfTheHost { net: false }) || !below.split('/').any(net)
     }
 
     /// The text at an address, up to the NUL byte.
@@ -195,8 +195,8 @@ impl<'a> CallingProcess<'a> {
     /// which differs from the caller's, so the monitor does not hand it out.
     pub(super) fn itself(&self) -> Result<CallPlace, Errno> {
         match self.shared.of {
-            Processes::OfTheRoom => self.link("").map(CallPlace::Object),
-            Processes::OfTheHost { .. } => self.file("").map(CallPlace::Opened),
+            ProcView::OfTheRoom => self.link("").map(CallPlace::Object),
+            ProcView::OfTheHost { .. } => self.file("").map(CallPlace::Opened),
         }
     }
 

@@ -29,7 +29,7 @@ use rustix::io::Errno;
 
 use super::act::{ActResult, HeldName, MonitorWorker, exists, itself};
 use super::turn::LockTurn;
-use crate::plan::{Grant, Why};
+use crate::plan::{GrantReason, PathGrant};
 use crate::repository::is_complete;
 
 const HEAD: &[u8] = b"HEAD";
@@ -130,9 +130,10 @@ impl MonitorWorker {
     /// Removes the copy that a killed monitor has left in the project's repository.
     pub(super) fn sweep_copies(&self) {
         let rights = &self.watch.rights;
-        let of_worktree = |grant: &&Grant| {
+        let of_worktree = |grant: &&PathGrant| {
             let parent = grant.path.parent();
-            grant.why == Why::Worktree && parent.is_some_and(|dir| dir.ends_with("worktrees"))
+            grant.why == GrantReason::Worktree
+                && parent.is_some_and(|dir| dir.ends_with("worktrees"))
         };
         let worktree = rights.given.iter().find(of_worktree).map(|grant| grant.path.clone());
         let copy = worktree.unwrap_or_else(|| rights.places.project.join(REPOSITORY)).join(COPY);

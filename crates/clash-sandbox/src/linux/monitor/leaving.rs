@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use clash_policy::FileCaps;
 use clash_policy::path::LinkResolver;
 
-use crate::plan::rights::Rights;
+use crate::plan::rights::SandboxRights;
 use crate::worktree;
 
 #[derive(Debug, Default)]
@@ -25,7 +25,7 @@ impl LeavingWorktrees {
     pub(super) fn may_go(
         &mut self,
         path: &Path,
-        rights: &Rights,
+        rights: &SandboxRights,
         links: &dyn LinkResolver,
     ) -> bool {
         rights.new_repositories()
@@ -58,7 +58,7 @@ impl LeavingWorktrees {
     }
 
     /// True if a name must not be made, because the command has just removed it.
-    pub(super) fn refuses(&self, path: &Path, rights: &Rights) -> bool {
+    pub(super) fn refuses(&self, path: &Path, rights: &SandboxRights) -> bool {
         let kept = || rights.kept(path, FileCaps::CHANGE, &clash_policy::path::NoLinks).is_some();
         self.covers(path) && kept()
     }

@@ -22,7 +22,7 @@ use super::MonitorState;
 use super::call::{CallPath, old};
 use super::caller::{CallingProcess, shows_processes};
 use super::place::{CallPlace, PathFinder, hold, real};
-use crate::plan::sight::Look;
+use crate::plan::sight::PathVisibility;
 
 /// The kind of metadata, and the address for the answer.
 #[derive(Debug)]
@@ -64,7 +64,7 @@ pub(super) fn answer(shared: &MonitorState, notice: &SeccompNotice) -> bool {
         let named = at.path.is_some();
         let place = PathFinder::looking(&caller, shared.sight.as_ref()).find(at, follow)?;
         let place = place.shown(Errno::NOENT)?;
-        let blank = matches!(place, CallPlace::Name { look: Look::Blank, .. });
+        let blank = matches!(place, CallPlace::Name { look: PathVisibility::Blank, .. });
         let object = hold(place)?;
         question.answer(shared, &caller, &object, blank, named)
     });

@@ -54,8 +54,8 @@ use rustix::thread::{CpuSet, gettid, sched_getcpu, sched_setaffinity};
 use super::caps;
 use super::landlock::{self, LandlockRuleset};
 use super::sys::{self, SeccompNotice};
-use crate::plan::sight::{Shown, Sight};
-use crate::plan::{Processes, Watch};
+use crate::plan::sight::{TreeVisibility, VisiblePaths};
+use crate::plan::{ProcView, WatchPlan};
 use act::{MonitorJob, MonitorWorker};
 use caller::CallingProcess;
 use turn::RoomLock;
@@ -74,8 +74,8 @@ struct MonitorState {
     /// `/proc/self/fd` of the monitor.
     held: OwnedFd,
     reads: bool,
-    of: Processes,
-    sight: Option<Sight>,
+    of: ProcView,
+    sight: Option<VisiblePaths>,
 }
 
 impl MonitorState {
@@ -89,14 +89,18 @@ impl MonitorState {
 pub(crate) struct CallMonitor {
     processes: OwnedFd,
     ruleset: LandlockRuleset,
-    watch: Watch,
+    watch: WatchPlan,
     turns: RoomLock,
     root: bool,
 }
 
 impl CallMonitor {
     /// Call this outside the room, whose `/proc` has other numbers.
-    pub(crate) fn new(ruleset: LandlockRuleset, watch: &Watch, root: bool) -> Result<Self, Errno> {
+    pub(crate) fn new(
+        ruleset: LandlockRuleset,
+        watch: &WatchPlan,
+        root: bool,
+    ) -> Result<Self, Errno> {
         let processes = openat(CWD, "/proc", HOLD, Mode::empty())?;
         let mut watch = watch.clone();
         // A process that has a file as stdio may see its path too.
@@ -104,7 +108,7 @@ impl CallMonitor {
             let held = openat(&processes, "self/fd", HOLD, Mode::empty())?;
             for fd in [rustix::stdio::stdin(), rustix::stdio::stdout(), rustix::stdio::stderr()] {
                 if let Some(path) = place::real(&held, fd)? {
-                    sight.tree(&path, Shown::Writable);
+                    sight.tree(&path, TreeVisibility::Writable);
                 }
             }
         }

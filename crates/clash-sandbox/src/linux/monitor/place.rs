@@ -20,7 +20,7 @@ use rustix::io::Errno;
 use super::act::ResolvedCall;
 use super::call::{CallPath, DecodedCall};
 use super::caller::{CallingProcess, shows_processes};
-use crate::plan::sight::{Look, Sight};
+use crate::plan::sight::{PathVisibility, VisiblePaths};
 
 const HOLD: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
 /// The kernel follows as many links.
@@ -36,7 +36,7 @@ pub(super) enum CallPlace {
         leaf: Vec<u8>,
         slash: bool,
         exists: bool,
-        look: Look,
+        look: PathVisibility,
     },
     Object(OwnedFd),
     /// A file in the caller's own part of `/proc`, opened for reading.
@@ -47,7 +47,7 @@ pub(super) enum CallPlace {
 pub(super) fn locate(
     caller: &CallingProcess<'_>,
     call: DecodedCall,
-    sight: Option<&Sight>,
+    sight: Option<&VisiblePaths>,
     reads: bool,
 ) -> Result<ResolvedCall, Errno> {
     let finder = PathFinder::new(caller, sight);
@@ -134,7 +134,7 @@ impl CallPlace {
     /// The place itself, or the error `hidden` if it is hidden.
     pub(super) fn shown(self, hidden: Errno) -> Result<Self, Errno> {
         match self {
-            Self::Name { look: Look::Hidden, .. } => Err(hidden),
+            Self::Name { look: PathVisibility::Hidden, .. } => Err(hidden),
             place => Ok(place),
         }
     }
@@ -145,7 +145,7 @@ pub(super) struct PathFinder<'a> {
     caller: &'a CallingProcess<'a>,
     /// The paths that the command may see, in the watched tier. A path through a hidden
     /// directory ends there.
-    sight: Option<&'a Sight>,
+    sight: Option<&'a VisiblePaths>,
     links: u32,
     /// The call only looks: files in `/proc` need not be readable, and a link that is not
     /// to be followed is itself the object.
@@ -171,11 +171,11 @@ enum OwnProc {
 }
 
 impl<'a> PathFinder<'a> {
-    fn new(caller: &'a CallingProcess<'a>, sight: Option<&'a Sight>) -> Self {
+    fn new(caller: &'a CallingProcess<'a>, sight: Option<&'a VisiblePaths>) -> Self {
         Self { caller, sight, links: MAX_LINKS, looks: false }
     }
 
-    pub(super) fn looking(caller: &'a CallingProcess<'a>, sight: Option<&'a Sight>) -> Self {
+    pub(super) fn looking(caller: &'a CallingProcess<'a>, sight: Option<&'a VisiblePaths>) -> Self {
         Self { looks: true, ..Self::new(caller, sight) }
     }
 
@@ -217,7 +217,7 @@ impl<'a> PathFinder<'a> {
             let leaf = leaf.to_vec();
             let look = self.look(&here, &leaf)?;
             let asked = follow || slash || !here.plain && shows_processes(&here.dir);
-            if look == Look::Hidden || !asked {
+            if look == PathVisibility::Hidden || !asked {
                 return Ok(CallPlace::Name { dir: here.dir, leaf, slash, exists: false, look });
             }
             let mut buffer = [0_u8; libc::PATH_MAX as usize];
@@ -262,8 +262,8 @@ impl<'a> PathFinder<'a> {
     }
 
     /// How much of a name in a directory the command may see.
-    fn look(&self, here: &WalkPosition, name: &[u8]) -> Result<Look, Errno> {
-        let Some(sight) = self.sight else { return Ok(Look::Seen) };
+    fn look(&self, here: &WalkPosition, name: &[u8]) -> Result<PathVisibility, Errno> {
+        let Some(sight) = self.sight else { return Ok(PathVisibility::Seen) };
         let path = match &here.path {
             Some(path) => path.clone(),
             // A removed directory has no path, so nothing in it can be found.
@@ -273,10 +273,10 @@ impl<'a> PathFinder<'a> {
     }
 
     /// A process of the sandbox is visible. Every other process is hidden.
-    fn look_at(&self, sight: &Sight, path: &Path) -> Look {
+    fn look_at(&self, sight: &VisiblePaths, path: &Path) -> PathVisibility {
         match process(path) {
-            Some(process) if !self.caller.sees(process) => Look::Hidden,
-            _ => sight.of(path),
+            Some(process) if !self.caller.sees(process) => PathVisibility::Hidden,
+            _ => sight.visibility(path),
         }
     }
 
@@ -285,7 +285,7 @@ impl<'a> PathFinder<'a> {
     fn stay_in_sight(&self, dir: &OwnedFd) -> Result<(), Errno> {
         let Some(sight) = self.sight else { return Ok(()) };
         match real(self.caller.held(), dir)? {
-            Some(path) if self.look_at(sight, &path) != Look::Seen => Err(Errno::NOENT),
+            Some(path) if self.look_at(sight, &path) != PathVisibility::Seen => Err(Errno::NOENT),
             _ => Ok(()),
         }
     }
@@ -302,7 +302,7 @@ impl<'a> PathFinder<'a> {
             Some(base) => real(self.caller.held(), base).ok()??,
         };
         named.extend(parts(path).iter().map(|part| OsStr::from_bytes(part)));
-        (named == at && sight.of(&at) != Look::Hidden).then_some(WalkPosition {
+        (named == at && sight.visibility(&at) != PathVisibility::Hidden).then_some(WalkPosition {
             dir,
             own: OwnProc::No,
             plain: true,
@@ -336,7 +336,7 @@ impl<'a> PathFinder<'a> {
                 here = self.step_in_own(below, &name)?;
                 continue;
             }
-            if name != b".." && self.look(&here, &name)? == Look::Hidden {
+            if name != b".." && self.look(&here, &name)? == PathVisibility::Hidden {
                 return Err(Errno::NOENT);
             }
             here.path = None;

@@ -37,8 +37,8 @@ mod table;
 
 use clash_policy::FileCaps;
 
-use crate::plan::room::Inside;
-use crate::plan::{Network, Plan, Watch};
+use crate::plan::room::RoomInterior;
+use crate::plan::{NetworkMode, SandboxPlan, WatchPlan};
 
 use table::{CallAnswer, CallSpan, spans, table};
 
@@ -109,7 +109,7 @@ pub(crate) struct FilterSurface {
     /// owners and times, which Landlock does not restrict.
     pub(crate) frozen: bool,
     /// The calls that launchers inside the room need.
-    pub(crate) inside: Inside,
+    pub(crate) inside: RoomInterior,
     /// The calls that the monitor carries out.
     pub(crate) watched: Option<WatchedCalls>,
 }
@@ -139,17 +139,17 @@ const TMPFILE: i32 = libc::O_TMPFILE & !libc::O_DIRECTORY;
 
 impl FilterSurface {
     /// The calls that the command of a plan needs.
-    pub(crate) fn from_plan(plan: &Plan) -> Self {
+    pub(crate) fn from_plan(plan: &SandboxPlan) -> Self {
         let room = plan.room.as_ref();
         Self {
-            internet: plan.net == Network::Allow || room.is_some_and(|room| room.own_network),
+            internet: plan.net == NetworkMode::Allow || room.is_some_and(|room| room.own_network),
             unix: room.is_some_and(|room| room.unix_sockets),
             own_ipc: room.is_some(),
             inside: room.map_or_else(Default::default, |room| room.inside),
             watched: plan.watch.as_ref().map(|watch| match watch {
-                Watch { sight: Some(_), .. } => WatchedCalls::Looks,
-                Watch { reads: true, .. } => WatchedCalls::Opens,
-                Watch { reads: false, .. } => WatchedCalls::Changes,
+                WatchPlan { sight: Some(_), .. } => WatchedCalls::Looks,
+                WatchPlan { reads: true, .. } => WatchedCalls::Opens,
+                WatchPlan { reads: false, .. } => WatchedCalls::Changes,
             }),
             frozen: room.is_none()
                 && !plan.grants.iter().any(|grant| grant.caps.intersects(FileCaps::CHANGE)),

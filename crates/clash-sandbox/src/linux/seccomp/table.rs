@@ -1,6 +1,6 @@
 //! The table of calls that the filter does not simply allow, with their answers.
 
-use crate::plan::room::Inside;
+use crate::plan::room::RoomInterior;
 
 use super::{FilterSurface, WatchedCalls};
 
@@ -125,7 +125,7 @@ fn kernel_surface(surface: FilterSurface) -> Vec<CallRow> {
     let mut rows: Vec<CallRow> = Vec::with_capacity(64);
     // A new user namespace gives its maker all capabilities over it, and with them most of
     // the kernel's attack surface.
-    if surface.inside != Inside::Rooms {
+    if surface.inside != RoomInterior::Rooms {
         rows.push((libc::SYS_clone, "SYS_clone", Clone));
         rows.push((libc::SYS_unshare, "SYS_unshare", Unshare));
         rows.extend(rows![Eperm; SYS_pivot_root SYS_chroot]);
@@ -135,7 +135,7 @@ fn kernel_surface(surface: FilterSurface) -> Vec<CallRow> {
         rows![Enosys; SYS_clone3 SYS_io_uring_setup SYS_io_uring_enter SYS_io_uring_register],
     );
     // The mount family, old and new.
-    if surface.inside != Inside::Rooms {
+    if surface.inside != RoomInterior::Rooms {
         rows.extend(rows![Eperm; SYS_mount SYS_umount2 SYS_open_tree SYS_move_mount SYS_fsopen
             SYS_fsconfig SYS_fsmount SYS_fspick SYS_mount_setattr]);
         rows.push((SYS_OPEN_TREE_ATTR, "SYS_open_tree_attr", Eperm));
@@ -146,7 +146,7 @@ fn kernel_surface(surface: FilterSurface) -> Vec<CallRow> {
         SYS_lookup_dcookie SYS_nfsservctl SYS_vhangup]);
     // Calls on other processes. Landlock already stops most of them between domains, but
     // not kcmp and the advice calls. Tracers work without process_vm_*.
-    if surface.inside == Inside::Commands {
+    if surface.inside == RoomInterior::Commands {
         rows.extend(rows![Enosys; SYS_process_vm_readv SYS_process_vm_writev]);
         rows.extend(rows![Eperm; SYS_pidfd_getfd]);
     }

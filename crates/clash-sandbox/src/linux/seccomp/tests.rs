@@ -30,13 +30,13 @@ const CLOSED: FilterSurface = FilterSurface {
     unix: false,
     own_ipc: false,
     frozen: false,
-    inside: Inside::Commands,
+    inside: RoomInterior::Commands,
     watched: None,
 };
 const INTERNET: FilterSurface = FilterSurface { internet: true, ..CLOSED };
 const ROOM: FilterSurface = FilterSurface { internet: true, unix: true, own_ipc: true, ..CLOSED };
-const NESTING: FilterSurface = FilterSurface { inside: Inside::Rooms, ..ROOM };
-const MONITORS: FilterSurface = FilterSurface { inside: Inside::Monitors, ..ROOM };
+const NESTING: FilterSurface = FilterSurface { inside: RoomInterior::Rooms, ..ROOM };
+const MONITORS: FilterSurface = FilterSurface { inside: RoomInterior::Monitors, ..ROOM };
 const LOOKS: FilterSurface = FilterSurface { watched: Some(WatchedCalls::Looks), ..CLOSED };
 const WATCHED: FilterSurface = FilterSurface { watched: Some(WatchedCalls::Changes), ..ROOM };
 const SURFACES: [FilterSurface; 12] = [

@@ -41,8 +41,8 @@ use rustix::termios::{
 
 use super::supervise::{CommandEnd, ended};
 use super::sys::{self, ArrivedSignal, ForkSide};
-use crate::plan::Plan;
-use crate::plan::room::{Inside, Step};
+use crate::plan::SandboxPlan;
+use crate::plan::room::{MountStep, RoomInterior};
 use screen::ScreenFilter;
 
 /// Bytes per read, and the maximum of typed bytes kept for a command that does not read.
@@ -101,7 +101,7 @@ pub(crate) fn is_behind(held: [bool; 3]) -> bool {
 
 /// The plan without the controlling terminal. Signals of its keys still reach the command,
 /// which stays in its process group.
-pub(crate) fn hidden(plan: &Plan) -> Plan {
+pub(crate) fn hidden(plan: &SandboxPlan) -> SandboxPlan {
     let mut plan = plan.clone();
     let is_other = |path: &Path| path != Path::new(TTY);
     plan.baseline.retain(|(entry, _)| is_other(Path::new(entry.path)));
@@ -109,11 +109,11 @@ pub(crate) fn hidden(plan: &Plan) -> Plan {
         watch.rights.baseline.retain(|(path, _)| is_other(path));
     }
     if let Some(room) = &mut plan.room
-        && room.inside == Inside::Rooms
+        && room.inside == RoomInterior::Rooms
     {
         // Landlock does not restrict this room's files, so a mount covers the terminal.
-        let devices = room.steps.iter().position(|step| *step == Step::Devices);
-        let cover = Step::Cover { path: TTY.into(), file: true, shows: Vec::new() };
+        let devices = room.steps.iter().position(|step| *step == MountStep::Devices);
+        let cover = MountStep::Cover { path: TTY.into(), file: true, shows: Vec::new() };
         room.steps.insert(devices.map_or(room.steps.len(), |at| at + 1), cover);
     }
     plan

@@ -13,7 +13,7 @@ use std::time::Duration;
 use clap::Subcommand;
 use clash_policy::FileCaps;
 use clash_sandbox::launch;
-use clash_sandbox::plan::{Grant, Why};
+use clash_sandbox::plan::{GrantReason, PathGrant};
 
 use super::act::{TrialAct, perform_all};
 use super::{SimulatedHost, find, plan, sandboxes, unless_closed};
@@ -103,13 +103,14 @@ fn enter(dirs: &Dirs, project: &Path, name: &str, simulate: &SimulatedHost) -> F
         let sandbox = find(&known, name)?;
         let own = std::env::current_exe()?;
         let caps = FileCaps::READ.union(FileCaps::EXECUTE);
-        let extra = [Grant { path: own.clone(), caps, why: Why::Launcher }];
+        let extra = [PathGrant { path: own.clone(), caps, why: GrantReason::Launcher }];
         let (plan, _) = plan::make(dirs, project, sandbox, &simulate.host(dirs)?, &extra)
             .map_err(|refusal| plan::refused(sandbox, refusal))?;
         let (env, _) = clash_sandbox::environment::scrub(env::all(), &sandbox.env);
         let args = ["sandbox", "part", "try"].map(Into::into).to_vec();
-        let command = launch::Command { program: own.into(), args, env, cwd: Some("/".into()) };
-        Err(Failure::from(launch::run(&plan, &command, launch::Ahead::default())))
+        let command =
+            launch::LaunchCommand { program: own.into(), args, env, cwd: Some("/".into()) };
+        Err(Failure::from(launch::run(&plan, &command, launch::LaunchHelper::default())))
     };
     match launch() {
         Ok(never) => match never {},

@@ -6,8 +6,10 @@ use clash_policy::Sandbox;
 use clash_sandbox::disk::Disk;
 use clash_sandbox::facts::HostFacts;
 use clash_sandbox::host;
-use clash_sandbox::plan::report::{Line, Report};
-use clash_sandbox::plan::{Cage, Grant, Plan, Refusal, Request, Temporary, plan_with_report};
+use clash_sandbox::plan::report::{PlanReport, ReportLine};
+use clash_sandbox::plan::{
+    CagePaths, PathGrant, PlanError, PlanRequest, SandboxPlan, TemporaryPaths, plan_with_report,
+};
 use serde_json::{Value, json};
 
 use super::unless_closed;
@@ -34,22 +36,22 @@ pub(super) fn make(
     project: &Path,
     sandbox: &Sandbox,
     host: &HostFacts,
-    extra: &[Grant],
-) -> Result<(Plan, Report), Refusal> {
+    extra: &[PathGrant],
+) -> Result<(SandboxPlan, PlanReport), PlanError> {
     let disk = Disk::default();
     let places = dirs.places_unseen(project, &disk);
-    let cage = Cage { paths: dirs.cage(project, &disk) };
-    let temporary = Temporary { session: None, host: &dirs.tmp };
+    let cage = CagePaths { paths: dirs.cage(project, &disk) };
+    let temporary = TemporaryPaths { session: None, host: &dirs.tmp };
     let in_force = PolicySandboxes { dirs, project, session: None };
     let caches = dirs.caches_of(project, &disk);
     let (places, cage, disk, in_force) = (&places, &cage, &disk, &in_force);
     let caches = Some(caches.as_path());
-    let request = Request { sandbox, places, cage, disk, extra, in_force, temporary, caches };
+    let request = PlanRequest { sandbox, places, cage, disk, extra, in_force, temporary, caches };
     let host = host::with_limit_facts(host.clone(), &sandbox.limits);
     plan_with_report(&request, &host)
 }
 
-pub(super) fn refused(sandbox: &Sandbox, refusal: Refusal) -> Failure {
+pub(super) fn refused(sandbox: &Sandbox, refusal: PlanError) -> Failure {
     let hint = refusal.hint();
     let Failure { message, .. } = Failure::from(refusal);
     let message = format!("sandbox {} cannot be set up: {message}", sandbox.name);
@@ -57,7 +59,7 @@ pub(super) fn refused(sandbox: &Sandbox, refusal: Refusal) -> Failure {
 }
 
 /// The tier of a plan in a few words.
-pub(super) fn tier(plan: &Plan) -> &'static str {
+pub(super) fn tier(plan: &SandboxPlan) -> &'static str {
     match (&plan.room, &plan.watch) {
         (None, None) => "direct tier",
         (None, Some(_)) => "watched, without a room",
@@ -66,19 +68,19 @@ pub(super) fn tier(plan: &Plan) -> &'static str {
     }
 }
 
-fn show(out: &mut Out, plan: &Plan, report: &Report) -> std::io::Result<()> {
+fn show(out: &mut Out, plan: &SandboxPlan, report: &PlanReport) -> std::io::Result<()> {
     let (name, tier, abi) = (&plan.sandbox, tier(plan), plan.landlock_abi);
     out.line(format!("sandbox {name}, {tier}: Landlock ABI {abi} and seccomp"))?;
     out.line("")?;
     for line in &report.lines {
-        let tone = if line.mechanism == Line::NOTHING { Tone::Care } else { Tone::Good };
+        let tone = if line.mechanism == ReportLine::NOTHING { Tone::Care } else { Tone::Good };
         let mechanism = out.tone(tone, line.mechanism);
         out.line(format!("{}\n    {mechanism}: {}", line.rule, line.why))?;
     }
     Ok(())
 }
 
-fn as_json(plan: &Plan, report: &Report) -> Value {
+fn as_json(plan: &SandboxPlan, report: &PlanReport) -> Value {
     let lines: Vec<Value> = report
         .lines
         .iter()
