@@ -5,7 +5,7 @@
 //! `policy(name, {…})`. What a policy computes it does not see: it adds a `when`
 //! of its own then, and says where to look when asked to remove.
 
-use crate::diff::{Line, compare};
+use crate::diff::{ChangedLines, changed_lines};
 use crate::error::SyntaxError;
 use crate::fmt::format;
 use crate::lex::{ByteSpan, TokenKind};
@@ -158,14 +158,7 @@ impl EffectText {
 fn finish(source: &str, out: TextSplices) -> Result<EditedSource, EditError> {
     let new = out.apply(source);
     SyntaxTree::parse(&new).map_err(EditError::Result)?;
-    let (mut added, mut removed) = (Vec::new(), Vec::new());
-    for line in compare(source, &new) {
-        match line {
-            Line::Same(..) => {}
-            Line::Added(number) => added.push(number),
-            Line::Removed(number) => removed.push(number),
-        }
-    }
+    let ChangedLines { added, removed } = changed_lines(source, &new);
     Ok(EditedSource { source: new, added, removed })
 }
 

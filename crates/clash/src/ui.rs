@@ -52,6 +52,11 @@ impl Out {
         Self { stdout, colour, columns, home: HomeNames::from_env(), is_closed: false }
     }
 
+    /// An output that drops every line, for a command whose answer is JSON.
+    pub(crate) fn silent() -> Self {
+        Self { is_closed: true, ..Self::new() }
+    }
+
     /// A line for people: as wide as the terminal, the home as `~`.
     pub(crate) fn line(&mut self, text: impl AsRef<str>) -> io::Result<()> {
         let text = self.home.shorten(text.as_ref());

@@ -1,11 +1,10 @@
 //! The agents on this machine, for `clash init`: which there are, and wiring them
 //! as `clash install` does.
 
-use std::process::Command;
-
-use crate::cmd::install::is_here;
-use crate::ui::Failure;
 use clash_agents::{AGENTS, find_agent};
+
+use crate::cmd::install::{install_agent, is_here};
+use crate::ui::{Failure, Out};
 
 /// The agents clash can be put in front of.
 pub(super) fn names() -> Vec<&'static str> {
@@ -22,24 +21,11 @@ pub(super) fn found() -> Vec<String> {
     here.map(|agent| agent.name.to_owned()).collect()
 }
 
-/// Runs `clash install --agent NAME` and gives its output. At a terminal it asks its
-/// own question and writes there itself.
-pub(super) fn wire(agent: &str, yes: bool, asks: bool) -> Result<String, Failure> {
-    let mut command = Command::new(std::env::current_exe()?);
-    command.args(["install", "--agent", agent]).args(yes.then_some("--yes"));
-    if asks {
-        let status = command.status()?;
-        let failed = || format!("the policy is written, but {agent} is not wired");
-        return status.success().then(String::new).ok_or_else(|| Failure::new(failed()));
-    }
-    let output = command.output()?;
-    if output.status.success() {
-        return Ok(String::from_utf8_lossy(&output.stdout).trim_end().to_owned());
-    }
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    let said = said.trim().strip_prefix("clash: ").unwrap_or(said.trim());
-    let (message, hint) = said.split_once("\n\nhint: ").unwrap_or((said, ""));
-    let failure =
-        Failure::new(format!("the policy is written, but {agent} is not wired: {message}"));
-    Err(if hint.is_empty() { failure } else { failure.hint(hint) })
+/// Wires an agent as `clash install --agent NAME` does.
+pub(super) fn wire(name: &str, yes: bool, asks: bool, out: &mut Out) -> Result<(), Failure> {
+    let agent = find_agent(name).ok_or_else(|| Failure::new(format!("no agent `{name}` is known")))?;
+    install_agent(agent, yes, asks, out).map_err(|failure| Failure {
+        message: format!("the policy is written, but {name} is not wired: {}", failure.message),
+        ..failure
+    })
 }

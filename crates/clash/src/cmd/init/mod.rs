@@ -350,9 +350,9 @@ impl Args {
             }
         }
         for agent in &wanted.agents {
-            let said = agents::wire(agent, self.yes, asks)?;
-            if !self.json && !said.is_empty() {
-                out.line(said)?;
+            match self.json {
+                true => agents::wire(agent, self.yes, asks, &mut Out::silent())?,
+                false => agents::wire(agent, self.yes, asks, out)?,
             }
         }
         if !self.json {

@@ -32,7 +32,7 @@ pub(super) fn own_sandbox(
         false
     } else if args.yes || args.dry_run {
         true
-    } else if std::io::stdin().is_terminal() {
+    } else if args.may_ask && std::io::stdin().is_terminal() {
         confirm(&format!("{explained}\nMake this change?"))?
     } else {
         return Err(Failure::new(explained)

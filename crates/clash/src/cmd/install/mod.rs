@@ -46,6 +46,9 @@ pub(crate) struct InstallArgs {
     /// Leave an agent's own sandbox as it is, without asking
     #[arg(long, conflicts_with = "yes")]
     keep_sandbox: bool,
+    /// False where the caller must not ask, even at a terminal.
+    #[arg(skip = true)]
+    may_ask: bool,
 }
 
 #[derive(Debug, clap::Args)]
@@ -99,6 +102,18 @@ impl Which {
 pub(super) fn is_here(agent: &Agent) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|dir| dir.join(agent.abilities.program).is_file())
+}
+
+/// Wires one agent in the user's settings, as `clash install --agent NAME` does.
+pub(super) fn install_agent(
+    agent: &'static Agent,
+    yes: bool,
+    may_ask: bool,
+    out: &mut Out,
+) -> Result<(), Failure> {
+    let which = Which { agent: Some(agent), project: false, managed: false };
+    let args = InstallArgs { which, dry_run: false, yes, keep_sandbox: false, may_ask };
+    args.run(out).map(|_| ())
 }
 
 impl InstallArgs {
