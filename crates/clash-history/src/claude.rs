@@ -2,8 +2,8 @@
 //! version 2.1.325.
 //!
 //! A call is a `tool_use` block of an `assistant` line, its result a
-//! `tool_result` block of a `user` line. Other lines repeat messages (what was
-//! sent to the model) and are no calls.
+//! `tool_result` block of a `user` line. Other lines repeat the messages that went to
+//! the model, and are no calls.
 
 use std::fmt;
 use std::io::{self, BufRead};

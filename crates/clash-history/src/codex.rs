@@ -139,7 +139,7 @@ fn directory(value: &Value) -> Option<PathBuf> {
     Some(PathBuf::from(text.strip_prefix("file://").unwrap_or(text))).filter(|p| p.is_absolute())
 }
 
-/// A function call as a tool everybody knows.
+/// A function call as a call of the tool `Bash`, if it runs a command.
 fn command(
     name: String,
     mut arguments: Map<String, Value>,
@@ -162,7 +162,7 @@ fn command(
     }
 }
 
-/// What a program's arguments run, as a script.
+/// The script that a program's arguments run.
 fn script(argv: Vec<&str>) -> String {
     match argv.as_slice() {
         [shell, "-c" | "-lc", script]
@@ -179,7 +179,7 @@ fn script(argv: Vec<&str>) -> String {
     }
 }
 
-/// More files in one patch are not told apart.
+/// Further files of a patch are skipped.
 const MAX_PATCHED_FILES: usize = 16;
 
 /// The files of a patch, and whether each is written anew.
@@ -198,8 +198,8 @@ fn patched(patch: &str) -> Vec<(&'static str, String)> {
     patch.lines().filter_map(file).take(MAX_PATCHED_FILES).collect()
 }
 
-/// What the text of a result says: `Process exited with code 0`, or the same in
-/// JSON. Only its head is looked at; what follows is the command's own.
+/// The outcome by the text of a result: `Process exited with code 0`, or the same in
+/// JSON. Only the head counts, because the command itself wrote the rest.
 fn outcome(output: &Value) -> CallOutcome {
     let ended = |code: i64| if code == 0 { CallOutcome::Ran } else { CallOutcome::Failed };
     match output {

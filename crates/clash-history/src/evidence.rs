@@ -1,5 +1,5 @@
-//! What was seen, counted under the rows of [`crate::known`]. Only what ran
-//! counts: what was refused or failed is no evidence of a need.
+//! Counts the actions of histories under the rows of [`crate::known`]. Only actions that
+//! ran count: a refused or failed action shows no need.
 
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
@@ -10,7 +10,7 @@ use clash_shell::{CommandPosition, NextWord, ShellCommand, ShellWord};
 use crate::CallOutcome;
 use crate::known::{CREDENTIALS, DOCUMENTATION, KNOWN_ROWS, KnownRow, look_up};
 
-/// How often, and when last.
+/// The number of times, and the last time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SeenTimes {
     pub times: u64,
@@ -33,7 +33,7 @@ impl SeenTimes {
 /// The words of a row, and where the row stands in the table.
 pub type RowWords = (usize, Vec<&'static str>);
 
-/// What histories show.
+/// The evidence of histories.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HistoryEvidence {
     pub commands: BTreeMap<RowWords, SeenTimes>,
@@ -53,7 +53,7 @@ pub struct HistoryEvidence {
     pub agents: BTreeMap<&'static str, u64>,
 }
 
-/// What no rule is made of, in numbers.
+/// Numbers of actions that no rule is made from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UnusedCounts {
     /// Actions that did not run, or of which that is not known.
@@ -84,7 +84,7 @@ impl HistoryEvidence {
     pub fn note(&mut self, action: &Action, outcome: CallOutcome, scene: &ActionScene<'_>) {
         if outcome != CallOutcome::Ran {
             self.left.not_run += 1;
-            // Whoever went for credentials will try again.
+            // A refused or failed access to credentials still leads to a deny rule.
             if outcome == CallOutcome::Unknown {
                 return;
             }
@@ -130,7 +130,7 @@ impl HistoryEvidence {
                 touched = true;
             }
         }
-        // What goes for credentials is no evidence for the program that did.
+        // A command that touches credentials is no evidence for its program.
         if !ran || touched || clash_shell::is_inert(command) || clash_shell::is_filter(command) {
             return;
         }
@@ -147,8 +147,8 @@ impl HistoryEvidence {
         match look_up(&words) {
             Some((at, matched)) => {
                 let guarded = KNOWN_ROWS.get(at).is_some_and(|row| has_any(command, row));
-                // With such an option it is what the guard asks about, which the
-                // rule brings along anyway.
+                // The rule asks about such an option anyway, so the command is no evidence
+                // for the allow.
                 if !guarded {
                     self.commands.entry((at, matched)).or_default().note(scene.when);
                 }
@@ -185,7 +185,7 @@ fn has_any(command: &ShellCommand, row: &KnownRow) -> bool {
     })
 }
 
-/// The program and the words that say what it does, as far as they are sure.
+/// The program and its subcommands, as far as they are certain.
 fn significant(command: &ShellCommand) -> Vec<&str> {
     let mut found = Vec::new();
     let mut at = 0;
@@ -204,7 +204,7 @@ fn significant(command: &ShellCommand) -> Vec<&str> {
     found
 }
 
-/// The place a word of a command leads to, if credentials lie there.
+/// The place of credentials that a word of a command leads to, if any.
 fn credential(word: &ShellWord, scene: &ActionScene<'_>) -> Option<&'static str> {
     let path = match word {
         ShellWord::Known(text) | ShellWord::Partial(text) => {

@@ -1,4 +1,4 @@
-//! Where histories lie, and which of them are meant.
+//! Finds histories on this machine.
 
 use std::fs::{self, File};
 use std::io::{self, BufReader};
@@ -37,7 +37,7 @@ impl HistoryRoots {
     }
 }
 
-/// Who wrote a history.
+/// The writer and format of a history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum HistoryKind {
     Clash,
@@ -65,7 +65,7 @@ pub enum HistoryError {
     None,
 }
 
-/// Deeper trees are not somebody's histories.
+/// Directories nest at most this deep below the directory of an agent.
 const MAX_HISTORY_DEPTH: usize = 6;
 
 impl HistoryFile {
@@ -84,10 +84,10 @@ impl HistoryFile {
         (result, tally)
     }
 
-    /// As if a file held these bytes. A database is read from a file only.
+    /// Reads bytes as if a file held them. A database can only be read from a file.
     pub fn read_bytes(&self, bytes: &[u8], each: &mut CallSink<'_>) -> ReadTally {
         let mut tally = ReadTally::default();
-        // Memory can be read to its end.
+        // Reading from memory cannot fail.
         let _ = match self.kind {
             HistoryKind::Clash => own::read(&self.path, bytes, &mut tally, each),
             HistoryKind::Claude => claude::read(bytes, &mut tally, each),
@@ -144,7 +144,7 @@ pub fn histories_below(dir: &Path) -> Result<Vec<HistoryFile>, HistoryError> {
     if found.is_empty() { Err(HistoryError::None) } else { Ok(sorted(found)) }
 }
 
-/// A file as the history it is, by its name or else by how it begins.
+/// The history in a file, recognised by its name, otherwise by its first bytes.
 pub fn history_at(path: &Path) -> Result<HistoryFile, HistoryError> {
     let unreadable = |source| HistoryError::Unreadable { path: path.to_path_buf(), source };
     fs::metadata(path).map_err(unreadable)?;
@@ -162,8 +162,8 @@ fn sorted(mut found: Vec<HistoryFile>) -> Vec<HistoryFile> {
     found
 }
 
-/// Files that are histories by their name, or by how they begin where somebody
-/// put them.
+/// Collects the files that are histories by their name. With `anywhere`, for a directory
+/// that the user named, also by their first bytes.
 fn collect(dir: &Path, depth: usize, anywhere: bool, found: &mut Vec<HistoryFile>) {
     if dir.file_name().is_some_and(|name| name == "storage") && dir.join("part").is_dir() {
         found.extend(HistoryFile::at(HistoryKind::OpencodeStorage, dir.to_path_buf()));
@@ -198,7 +198,7 @@ fn by_name(path: &Path) -> Option<HistoryKind> {
             "json" | "jsonl" => HistoryKind::Gemini,
             _ => return None,
         },
-        // A session's id, or an agent's it started.
+        // The file name is the id of a session or of a sub-agent.
         _ if name.ends_with(".jsonl")
             && path
                 .ancestors()
@@ -212,7 +212,7 @@ fn by_name(path: &Path) -> Option<HistoryKind> {
     })
 }
 
-/// A file somebody copied elsewhere.
+/// The kind of a copied file, by its first bytes.
 fn by_beginning(path: &Path) -> io::Result<Option<HistoryKind>> {
     use std::io::Read;
     if path.is_dir() {

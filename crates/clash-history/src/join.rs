@@ -1,6 +1,6 @@
-//! Calls that wait for their result. Agents write both as separate records; the
-//! number of calls in flight is small unless a history is broken, and then the
-//! oldest goes on without a result.
+//! Joins calls with their results, which agents write as separate records. Few calls wait
+//! at a time. In a broken history more would wait; then the oldest goes on without a
+//! result.
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
@@ -42,19 +42,18 @@ impl WaitingCalls {
         }
     }
 
-    /// Whether the same call already waits.
+    /// True if an equal call already waits.
     pub(crate) fn has(&self, tool: &str, input: &Map<String, Value>) -> bool {
         self.calls.iter().any(|seen| seen.tool == tool && seen.input == *input)
     }
 
-    /// Whatever nobody answered.
+    /// Passes on the calls that have no result.
     pub(crate) fn end(self, each: &mut CallSink<'_>) -> ControlFlow<()> {
         self.calls.into_iter().try_for_each(each)
     }
 }
 
-/// What a tool was given without what it was to write: a policy is not about
-/// the text of a file.
+/// A tool's input without the texts to write: no rule depends on the text of a file.
 pub(crate) fn without_texts(mut input: Map<String, Value>) -> Map<String, Value> {
     const MAX_KEPT_TEXT_BYTES: usize = 4096;
     input.retain(|name, value| {

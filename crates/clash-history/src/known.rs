@@ -1,12 +1,12 @@
-//! Programs and places a learned policy may name, and what it says about them.
+//! The programs and places that a learned policy may name, each with its effect.
 //!
-//! Data only. A program that is not here is never written into a policy, so
-//! whatever somebody typed as a command, no word of it gets there.
+//! A learned policy names no other program, so no word from a history gets into a policy.
 //!
-//! *Allow* is for what looks, builds and tests inside a sandbox without network.
-//! *Ask* is for what destroys, publishes, fetches, or runs any code it is given.
-//! *Deny* is for what prints credentials. A program that runs arbitrary code is
-//! never allowed, however often it was seen.
+//! Commands that look, build or test inside a sandbox without network are *allowed*, for
+//! example `cargo test`. Commands that destroy, publish, fetch or run given code are
+//! *asked* about, for example `git push`. Commands that print credentials are *denied*,
+//! for example `gh auth token`. A program that runs arbitrary code is never allowed,
+//! however often a history shows it.
 
 use clash_policy::Effect;
 
@@ -25,18 +25,18 @@ pub enum KnownSandbox {
 
 use KnownSandbox::{Default, Full, Project, Safe};
 
-/// What a learned policy says about a command.
+/// The effect of a learned policy on some commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KnownRow {
     pub programs: &'static [&'static str],
-    /// Any of these behind the program; empty for whatever follows.
+    /// Any of these words behind the program; empty for any words.
     pub second: &'static [&'static str],
-    /// Any of these behind that.
+    /// Any of these words behind the second word.
     pub third: &'static [&'static str],
     pub effect: Effect,
     pub room: KnownSandbox,
     pub why: &'static str,
-    /// Options with which an allow becomes an ask.
+    /// Options that turn an allow into an ask.
     pub unless: &'static [&'static str],
 }
 
@@ -184,8 +184,8 @@ pub const KNOWN_ROWS: &[KnownRow] = &[
         "sqlite3", "psql", "mysql", "tar", "zip", "rsync", "socat", "nc", "ncat"], &[], RUNS),
 ];
 
-/// What the significant words of a command come to: the place of the row that says
-/// most about them, and which of its words they are.
+/// The index of the row that matches most of the significant words of a command, and the
+/// matching words.
 pub fn look_up(words: &[&str]) -> Option<(usize, Vec<&'static str>)> {
     let mut best: Option<(usize, Vec<&'static str>)> = None;
     for (place, row) in KNOWN_ROWS.iter().enumerate() {
@@ -210,7 +210,7 @@ pub fn look_up(words: &[&str]) -> Option<(usize, Vec<&'static str>)> {
     best
 }
 
-/// Where credentials lie, as policies write it. A name stands for everything in
+/// Places of credentials, as policies write them. A directory stands for everything in
 /// it.
 pub const CREDENTIALS: &[&str] = &[
     "$HOME/.ssh",

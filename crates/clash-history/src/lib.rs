@@ -1,14 +1,13 @@
-//! What agents did, read from the histories they keep themselves and from
-//! clash's own traces, and what a policy can learn from it.
+//! Reads the actions of agents from the histories that they keep and from clash's own
+//! traces, and selects rules from them.
 //!
-//! Histories are hostile input: they hold whatever a model wrote and whatever its
-//! commands printed. Nothing of one is held in memory but the calls that wait for
-//! their result, a line has a longest length, and what is not understood is
-//! counted and passed over, never guessed.
+//! Histories are hostile input: a model wrote their calls, and its commands printed their
+//! results. So a reader keeps only the calls that wait for their result, limits the length
+//! of a line, and counts and skips records that it does not understand.
 //!
-//! Evidence selects among rules that clash would stand behind anyway; it never
-//! makes one. Programs, subcommands and places that may appear in a policy are in
-//! the tables of [`known`]; of everything else only the number is told.
+//! Evidence only selects among fixed rules; it never makes a new one. The tables of
+//! [`known`] hold every program, subcommand and place that a learned policy may name. Of
+//! all others, clash reports only the number.
 #![forbid(unsafe_code)]
 
 mod claude;
@@ -36,54 +35,54 @@ pub use find::{
     HistoryError, HistoryFile, HistoryKind, HistoryRoots, all_histories, histories_below,
     history_at, latest_history,
 };
-pub use time::{day, parse as parse_time};
+pub use time::{day, day_and_time, parse as parse_time};
 
 /// One call of a tool.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SeenCall {
     /// Milliseconds since 1970.
     pub when: Option<u64>,
-    /// As policies name it.
+    /// The agent's name in policies.
     pub agent: &'static str,
-    /// What tells it from every other call.
+    /// Identifies the call.
     pub call: CallId,
     pub cwd: Option<PathBuf>,
-    /// The tool as the agent calls it.
+    /// The agent's own name of the tool.
     pub tool: String,
     pub input: Map<String, Value>,
     pub outcome: CallOutcome,
 }
 
-/// The session of a call, and its id there; either may not be known. clash and an
-/// agent may both have recorded the same one, and a session that was resumed is
-/// often written down again.
+/// The session of a call, and its id there. Either may be empty if the history lacks it.
+/// clash and the agent may both record the same call, and an agent may write a resumed
+/// session again.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct CallId {
     pub session: String,
     pub id: String,
 }
 
-/// What became of a call.
+/// The result of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallOutcome {
     Ran,
     Failed,
-    /// By a rule or by the user.
+    /// A rule or the user refused it.
     Refused,
     /// The history does not say.
     Unknown,
 }
 
-/// What reading came across.
+/// Counts of the records that were read or skipped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReadTally {
     pub files: u64,
     pub calls: u64,
-    /// Lines that are no JSON: torn, or cut off.
+    /// Lines that are not JSON, for example cut off in the middle.
     pub broken: u64,
-    /// Lines too long to be looked at.
+    /// Lines that are too long to be read.
     pub too_long: u64,
-    /// Of a schema that is not known.
+    /// Records of an unknown schema.
     pub foreign: u64,
     /// Files that could not be read to their end.
     pub unreadable: u64,
@@ -99,13 +98,13 @@ impl ReadTally {
         self.unreadable += other.unreadable;
     }
 
-    /// Whether everything was understood.
+    /// True if no record was skipped.
     pub fn is_complete(&self) -> bool {
         self.broken + self.too_long + self.foreign + self.unreadable == 0
     }
 }
 
-/// Takes what is read, one call at a time; may end the reading.
+/// Receives the calls one by one, and may end the reading.
 pub type CallSink<'a> = dyn FnMut(SeenCall) -> ControlFlow<()> + 'a;
 
 /// Reads histories one after the other.

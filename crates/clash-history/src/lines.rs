@@ -1,4 +1,4 @@
-//! The lines of a history: of bounded length, read as JSON.
+//! Reads the lines of a history as JSON, up to a longest line.
 
 use std::io::{self, BufRead};
 
@@ -6,8 +6,7 @@ use serde::de::DeserializeOwned;
 
 use crate::ReadTally;
 
-/// Agents keep large results in files of their own; what is longer is a picture
-/// or an accident.
+/// Agents keep large results in other files. A longer line holds a picture or is damaged.
 pub(crate) const MAX_LINE_BYTES: usize = 8 * 1024 * 1024;
 
 /// Calls `each` with every line that is a `T`.

@@ -68,7 +68,7 @@ pub(crate) fn read(
                     tool,
                     outcome: if refused { CallOutcome::Refused } else { CallOutcome::Unknown },
                 };
-                // The client's own question about a call repeats its decision.
+                // When the client asks about a call, clash records the decision again.
                 let repeated = id.is_empty() && waiting.has(&seen.tool, &seen.input);
                 match (refused || id.is_empty(), repeated) {
                     (_, true) => ControlFlow::Continue(()),
@@ -101,8 +101,8 @@ fn agent(name: Option<&str>) -> &'static str {
     known.copied().unwrap_or("unknown")
 }
 
-/// A trace tells what was decided, not what the tool was given; for the tools
-/// policies know, one follows from the other.
+/// The tool's input. A trace holds the subject of the decision; for the tools that
+/// policies know, the input follows from it.
 fn input(tool: &str, what: String) -> Map<String, Value> {
     use clash_policy::tool::{ToolKind, canonical};
     let (name, kind) = canonical(tool);

@@ -1,13 +1,13 @@
-//! The rules that evidence selects: every word of them from the tables of
-//! [`crate::known`], every number from the histories, and nothing else. They are data;
-//! `clash init` writes them down as it writes every policy.
+//! The rules that evidence selects. Every word of them comes from the tables of
+//! [`crate::known`], and every number from the histories. `clash init` turns them into a
+//! draft of a policy.
 
 use clash_policy::Effect;
 
 use crate::evidence::{HistoryEvidence, SeenTimes};
 use crate::known::{DOCUMENTATION, KNOWN_ROWS, KnownRow, KnownSandbox};
 
-/// A rule with what it is based on.
+/// A rule, and the evidence for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LearnedRule {
     /// `Bash`, or the tools it is about.
@@ -116,7 +116,7 @@ fn add_command(
             list.push(word);
         }
     }
-    // The example is what was seen last.
+    // The example is the last command.
     if rule.example.is_empty() || times.last > rule.times.last {
         rule.example = words.join(" ");
     }

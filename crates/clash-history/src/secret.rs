@@ -1,14 +1,13 @@
-//! Takes what may be a secret out of a text that is shown to somebody.
+//! Removes possible secrets from a text before clash shows it.
 //!
-//! No text of a history ever reaches a policy; this is for examples on a
-//! terminal. It rather takes out too much: the shapes tokens are known by,
-//! values of options and variables that are named like secrets, credentials in
-//! URLs, and long strings that no person wrote.
+//! No text of a history reaches a policy; this is for examples on a terminal. It removes
+//! too much rather than too little: known shapes of tokens, values of options and
+//! variables with names like `token`, credentials in URLs, and long random strings.
 
-/// Stands where something was taken out.
+/// Stands in place of a removed text.
 pub const REDACTED: &str = "[secret]";
 
-/// Beginnings that issuers give their tokens so that they are found.
+/// Prefixes by which issuers make their tokens recognisable.
 const TOKEN_PREFIXES: &[&str] = &[
     "sk-",
     "sk_live_",
@@ -104,13 +103,13 @@ const SECRET_NAMES: &[&str] = &[
     "pin",
 ];
 
-/// A text without what may be a secret.
+/// The text without possible secrets.
 pub fn redact(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut hide_next = false;
     for (word, gap) in words(text) {
         if hide_next && !word.is_empty() {
-            // `Authorization: Bearer xyz`: the scheme is no secret, what follows is.
+            // `Authorization: Bearer xyz`: the scheme is no secret, the next word is.
             let scheme = ["bearer", "basic", "token"].contains(&bare(word).to_lowercase().as_str());
             out.push_str(if scheme { word } else { REDACTED });
             hide_next = scheme || asks_for_secret(word);
@@ -143,7 +142,7 @@ fn bare(word: &str) -> &str {
     word.trim_matches(|c: char| !c.is_alphanumeric())
 }
 
-/// Whether the next word is a value that belongs to a secret's name: `--token X`,
+/// True if the next word is the value of a secret: `--token X`,
 /// `-p X`, `-u user:X`, `Authorization: X`.
 fn asks_for_secret(word: &str) -> bool {
     let option = word.starts_with('-') && !word.contains('=');
@@ -213,7 +212,7 @@ fn url(scheme: &str, rest: &str) -> String {
     out
 }
 
-/// Whether a string has the shape of a token.
+/// True if a string has the shape of a token.
 pub fn is_secret(text: &str) -> bool {
     let known = |prefix: &str| {
         text.strip_prefix(prefix).is_some_and(|rest| rest.len() >= 8 && has_no_words(rest))
@@ -226,8 +225,8 @@ pub fn is_secret(text: &str) -> bool {
         || (text.len() >= 12 && text.bytes().all(|b| b.is_ascii_digit()))
 }
 
-/// Letters and digits mixed, or letters of both cases without an order: nobody
-/// writes or speaks it.
+/// True for letters mixed with digits, or for both cases without order. No word of a
+/// language looks so.
 fn has_no_words(text: &str) -> bool {
     let digits = text.bytes().filter(u8::is_ascii_digit).count();
     let letters = text.bytes().filter(u8::is_ascii_alphabetic).count();

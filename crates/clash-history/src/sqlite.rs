@@ -1,10 +1,14 @@
 //! Reads tables of a SQLite database, with its write-ahead log: OpenCode keeps
 //! its history in one and leaves most of it in the log.
 //!
-//! Only what that takes: ordinary tables with text and integers, read in row
-//! order. Nothing is locked and nothing written, so a database in use may change
-//! underneath; whatever does not fit together ends the reading with an error.
-//! The format is that of <https://www.sqlite.org/fileformat2.html>.
+//! It reads ordinary tables with text and integers in row order. It locks and writes
+//! nothing, so a database in use may change during the reading; an inconsistency ends the
+//! reading with an error. The format: <https://www.sqlite.org/fileformat2.html>.
+//!
+//! The reader is hand-written, because the crate `rusqlite` links SQLite itself: 1.9 MB
+//! more in a release build (2,199,624 bytes against 315,256 for the same small program),
+//! 263,000 lines of C for the static target to compile, and write access to the `-shm`
+//! file of a database with a write-ahead log. This module has 370 lines and no `unsafe`.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -22,14 +26,14 @@ pub(crate) struct SqliteFile {
     /// Bytes of a page that hold data.
     usable: usize,
     log: Option<WriteAheadLog>,
-    /// More pages than there are can only be a circle.
+    /// The number of pages. Reading more pages than this means a circle.
     pages: u64,
 }
 
 #[derive(Debug)]
 struct WriteAheadLog {
     file: File,
-    /// Where the newest version of a page lies.
+    /// The offset of the newest version of each page.
     pages: HashMap<u32, u64>,
 }
 

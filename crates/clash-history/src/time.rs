@@ -1,4 +1,7 @@
-//! Times as agents write them.
+//! Times and dates: the only code of the workspace that knows a calendar.
+//!
+//! It is hand-written, because the crate `jiff` adds 320 KB to a release build (635,832
+//! bytes against 315,256 for the same small program) for three functions of 50 lines.
 
 /// `2026-11-16T03:48:39.811Z`, with or without a fraction, as milliseconds since
 /// 1970. Only UTC: every agent writes that.
@@ -45,6 +48,13 @@ pub fn day(ms: u64) -> String {
     format!("{year:04}-{month:02}-{day:02}")
 }
 
+/// Milliseconds since 1970 as `2026-11-15 21:03:59`, in UTC.
+pub fn day_and_time(ms: u64) -> String {
+    let seconds = ms / 1000 % 86_400;
+    let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    format!("{} {hour:02}:{minute:02}:{second:02}", day(ms))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -58,6 +68,13 @@ mod tests {
         for wrong in ["", "yesterday", "2026-13-01T00:00:00Z", "2026-01-01", "2026-01-01T00:00Z"] {
             assert_eq!(parse(wrong), None, "{wrong}");
         }
+    }
+
+    #[test]
+    fn times_are_dates() {
+        assert_eq!(day_and_time(0), "1970-01-01 00:00:00");
+        assert_eq!(day_and_time(951_782_400_000), "2000-02-29 00:00:00");
+        assert_eq!(day_and_time(1_794_776_639_000), "2026-11-15 21:03:59");
     }
 
     proptest! {

@@ -1,8 +1,8 @@
-//! What an observed command touched, folded into a sandbox small enough to read:
-//! many files into the directories that hold them, never into the home itself.
+//! Folds the files of an observed command into a short sandbox: many files become the
+//! directory that holds them, but never the home directory itself.
 //!
-//! What was touched is not what is granted: credentials, files that steer other
-//! programs, and directories with programs in them are left out and said.
+//! Some files are not granted: credentials, files that steer other programs, and changes
+//! in directories of programs. The proposal names them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -15,20 +15,20 @@ use clash_syntax::draft::{
 
 use crate::known::CREDENTIALS;
 
-/// Everything a command used.
+/// The resources that a command used.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TouchedResources {
     pub files: BTreeMap<PathBuf, FileCaps>,
-    /// Directories whose names it read.
+    /// Directories that it listed.
     pub listed: BTreeSet<PathBuf>,
     pub names: BTreeSet<String>,
     pub addresses: BTreeSet<SocketAddr>,
     pub sockets: BTreeSet<PathBuf>,
-    /// Ports it waits on.
+    /// Ports that it listens on.
     pub ports: BTreeSet<u16>,
 }
 
-/// A sandbox in the making.
+/// A sandbox proposed for a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SandboxProposal {
     pub grants: Vec<ProposedGrant>,
@@ -40,9 +40,9 @@ pub struct SandboxProposal {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProposedGrant {
-    /// As policies write it, with its variable.
+    /// The path as policies write it, with its variable.
     pub place: String,
-    /// The path alone, not what is below.
+    /// True for the path alone, without the paths below it.
     pub alone: bool,
     pub caps: FileCaps,
     pub files: usize,
@@ -58,9 +58,9 @@ const STEERS: &str = "other programs obey it";
 const PROGRAMS: &str = "programs lie there, so it stays as it is";
 const CREDENTIAL: &str = "holds credentials";
 const ELSEWHERE: &str = "belongs to another project or user";
-const SOCKET: &str = "whoever listens there has rights of its own";
+const SOCKET: &str = "the program that listens there has rights of its own";
 
-/// Directories of the home that belong to everybody: what is granted lies below.
+/// Directories of the home that many programs share. A grant names a directory below.
 const SHARED: &[&str] = &[
     ".cache",
     ".config",
@@ -76,7 +76,7 @@ const SHARED: &[&str] = &[
     ".var/app",
 ];
 
-/// What to grant so that the command finds again what it used.
+/// The grants that the command needs for the resources it used.
 pub fn propose(
     touched: &TouchedResources,
     places: &PolicyPlaces,
@@ -95,7 +95,8 @@ pub fn propose(
         let made = path.strip_prefix(&places.project).ok().filter(|made| written.contains(*made));
         let (place, alone, caps) = match folded(path, *caps, places) {
             _ if made.is_some() => (format!("$PWD/{}", shown(made)), false, FileCaps::ALL),
-            // Which of them it was, no kernel can hold for everything in a directory.
+            // Landlock rights on a directory hold for every file in it, so writing, creating
+            // and deleting are granted together.
             Ok((place, false, caps)) if caps.intersects(FileCaps::CHANGE) => {
                 (place, false, caps.union(FileCaps::CHANGE))
             }
@@ -109,7 +110,7 @@ pub fn propose(
         *known = (known.0.union(caps), known.1 + 1);
     }
     for dir in &touched.listed {
-        // Whoever lists a directory needs the place its files are granted by.
+        // Listing a directory needs the place that its files are granted by.
         if let Ok((place, false, _)) = folded(&dir.join("any"), FileCaps::READ, places)
             && !baseline.iter().any(|(base, _)| dir.starts_with(base))
         {
@@ -128,8 +129,8 @@ pub fn propose(
     }
 }
 
-/// Names in the project that hold something that was changed: whoever makes one of
-/// them need not be able to make others.
+/// The top-level names of the project that hold changed files. Only these are granted
+/// for changes.
 fn written(touched: &TouchedResources, places: &PolicyPlaces) -> BTreeSet<PathBuf> {
     let changed = touched.files.iter().filter(|(_, caps)| caps.intersects(FileCaps::CHANGE));
     let inside = changed.filter_map(|(path, _)| path.strip_prefix(&places.project).ok());
@@ -145,7 +146,7 @@ fn shown(path: Option<&Path>) -> String {
     path.map(|path| path.display().to_string()).unwrap_or_default()
 }
 
-/// Without what a place above grants already.
+/// Drops the grants that a grant of a parent directory covers.
 fn covered(grants: BTreeMap<(String, bool), (FileCaps, usize)>) -> Vec<ProposedGrant> {
     let mut kept: Vec<ProposedGrant> = Vec::new();
     for ((place, alone), (caps, files)) in grants {
@@ -170,7 +171,7 @@ fn folded(path: &Path, caps: FileCaps, places: &PolicyPlaces) -> FoldResult {
     }) {
         return Err(((*place).to_owned(), CREDENTIAL));
     }
-    // Nobody's own: what the home, the project and toolchains share a name with.
+    // Variables for directories that no single toolchain owns.
     let generic = |name: &str| matches!(name, "TRANSCRIPT_DIR" | "GOPATH" | "XDG_CONFIG_HOME");
     let vars = places.vars.iter().filter(|(name, dir)| {
         !generic(name) && path.starts_with(dir) && !places.project.starts_with(dir)

@@ -79,7 +79,7 @@ struct ConfigReader {
 }
 
 impl ConfigReader {
-    /// A name that is also a variable, whatever the profile is called.
+    /// A name for the profile's sandbox that is also a valid variable.
     fn sandbox_name(&self, profile: &str) -> String {
         let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' };
         let stem: String = profile.chars().take(40).map(plain).collect();
@@ -409,7 +409,8 @@ fn read_only(origin: &EntryOrigin, sandbox: &mut ImportedSandbox) {
     sandbox.read.allow(ImportedPath::all_of(PathRoot::Slash), origin.clone());
 }
 
-/// The project and these; what steers git and the agent stays as it is.
+/// Makes the project and these roots writable, except for the files that steer git and
+/// the agent.
 fn writable(roots: &[ImportedPath], origin: &EntryOrigin, sandbox: &mut ImportedSandbox) {
     sandbox.write.allow(ImportedPath::all_of(PathRoot::Project), origin.clone());
     for root in roots {

@@ -66,7 +66,7 @@ impl RulesReader<'_> {
                 _ => expr.call(),
             },
             StatementKind::Pass => return Ok(()),
-            // Whatever uses it is reported by itself.
+            // Rules that use the name are reported on their own.
             StatementKind::Assign { .. } => {
                 self.draft.left_out(&origin, None, "names for values are not read");
                 return Ok(());
@@ -81,7 +81,7 @@ impl RulesReader<'_> {
                 self.draft.left_out(&origin, None, why);
                 Ok(())
             }
-            // It may have made rules, of whatever kind.
+            // It may make rules of any effect, so it counts as a deny.
             _ => {
                 let why = "it would have to be evaluated; only calls with plain values are read";
                 self.draft.left_out(&origin, Some(Effect::Deny), why);

@@ -11,7 +11,7 @@ use crate::toolchains::sandbox_of;
 use crate::tree::{ImportedRule, RuleTree};
 use crate::{ImportFormat, ImportResult, ImportedPolicy, ReportEntry};
 
-/// An entry of the imported file: what it says and where.
+/// An entry of the imported file: its text and its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct EntryOrigin {
     pub(crate) what: String,

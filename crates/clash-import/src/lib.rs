@@ -1,16 +1,14 @@
-//! Permission formats of other tools in, a clash policy as text out.
+//! Turns the permission settings of other tools into a clash policy.
 //!
-//! A pure function of bytes: no file is opened and no variable is read. What a
-//! format says is carried over with one rule above all others: **an import
-//! never widens**. An allow that cannot be said exactly becomes narrower or is
-//! left out; a deny or an ask that cannot be said exactly becomes wider. Both
-//! are reported, and a restriction that could not be said at all is named first
-//! in the report and at the head of the text.
+//! The import is a pure function of bytes: it opens no file and reads no variable. One
+//! rule stands above all others: **an import never widens**. An allow that a policy cannot
+//! express exactly becomes narrower or stays out. A deny or an ask that it cannot express
+//! exactly becomes wider. For example, a deny of `git * main` becomes a deny of `git`. The
+//! report lists both, and first the restrictions that the policy does not express at all.
 //!
-//! Other tools let the strictest (or first) matching rule win whatever its
-//! length, while inside one tree of a clash policy the most specific key wins.
-//! So denies, asks and allows become three independent `policy()` calls, among
-//! which the strictest wins again.
+//! In other tools the strictest or first matching rule wins, however long it is. Inside
+//! one tree of a clash policy the most specific key wins. So denies, asks and allows
+//! become three independent `policy()` calls, and among those the strictest wins again.
 #![forbid(unsafe_code)]
 
 mod claude;
@@ -36,7 +34,7 @@ use clash_syntax::draft::DraftError;
 pub use clash_syntax::draft::PolicyModule;
 pub use module::{KeptRules, module};
 
-/// What can be read.
+/// The formats that can be imported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ImportFormat {
     /// `settings.json` of Claude Code: `permissions` and `sandbox`.
@@ -62,7 +60,7 @@ impl ImportFormat {
         }
     }
 
-    /// For people: "imported from FILE (…)".
+    /// The name in the text "imported from FILE (…)".
     pub const fn describe(self) -> &'static str {
         match self {
             Self::Claude => "Claude Code settings",
@@ -87,7 +85,7 @@ pub enum SettingsBase<'a> {
 /// One file to import.
 #[derive(Clone, Copy, Debug)]
 pub struct ImportSource<'a> {
-    /// Its name as people should see it in the text and the report.
+    /// The file's name in the text and the report.
     pub name: &'a str,
     pub bytes: &'a [u8],
     pub base: SettingsBase<'a>,
@@ -101,12 +99,12 @@ pub struct ReportEntry {
     /// Where: `permissions.deny[3]`, `line 12`.
     pub where_: String,
     pub why: String,
-    /// What the entry was to do; `None` for a setting that is neither.
+    /// The effect of the entry; `None` for a setting that has none.
     pub effect: Option<Effect>,
 }
 
 impl ReportEntry {
-    /// A restriction, so leaving it out matters.
+    /// True if the entry restricts: without it, the policy permits more.
     pub fn restricts(&self) -> bool {
         matches!(self.effect, Some(Effect::Deny | Effect::Ask))
     }
@@ -120,13 +118,13 @@ impl fmt::Display for ReportEntry {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImportedPolicy {
-    /// The policy, with a comment at every rule saying where it came from.
+    /// The policy. A comment at each rule names the entry that it came from.
     pub source: String,
-    /// What the policy does not say. Restrictions, which are then **not
-    /// enforced**, come first; each is also named at the head of the text.
+    /// Entries that the policy does not express. Restrictions, which are then **not
+    /// enforced**, come first; the head of the text names each of them.
     pub not_expressed: Vec<ReportEntry>,
-    /// What the policy says more strictly than the original: an allow that
-    /// covers less, a deny or an ask that covers more.
+    /// Entries that the policy expresses more strictly: an allow that covers less, a deny
+    /// or an ask that covers more.
     pub narrowed: Vec<ReportEntry>,
 }
 
@@ -156,11 +154,11 @@ pub enum ImportError {
 
 pub(crate) type ImportResult<T> = Result<T, ImportError>;
 
-/// Larger settings do not exist outside of attacks on the reader.
+/// A larger file is an attack on the reader.
 const MAX_SETTINGS_BYTES: usize = 1 << 20;
 
-/// Which format this is, by its content; the name only decides between what the
-/// content leaves open.
+/// The format of a file by its content. The name decides only where the content fits
+/// several formats.
 pub fn detect(name: &str, bytes: &[u8]) -> Option<ImportFormat> {
     let source = content(bytes).ok()?;
     let name = name.rsplit(['/', '\\']).next().unwrap_or(name);
@@ -187,7 +185,7 @@ fn json_format(value: &serde_json::Value, name: &str) -> Option<ImportFormat> {
         .then_some(ImportFormat::Claude)
 }
 
-/// Imports a file whose format is found out from its content.
+/// Imports a file. Its content tells the format.
 pub fn import(source: &ImportSource<'_>) -> ImportResult<ImportedPolicy> {
     let format = detect(source.name, source.bytes);
     match format {

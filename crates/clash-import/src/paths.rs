@@ -9,7 +9,7 @@ use clash_syntax::draft::KeyDraft;
 
 use crate::SettingsBase;
 
-/// Deeper paths are never written by hand.
+/// No user writes deeper paths.
 const MAX_PATH_PARTS: usize = 64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -40,7 +40,7 @@ pub(crate) enum RuleSide {
 pub(crate) enum PathReach {
     /// The path and everything below it.
     Below,
-    /// Only what is below it.
+    /// Only the paths below it.
     Inside,
 }
 
@@ -51,7 +51,7 @@ pub(crate) struct ImportedPath {
     pub(crate) reach: PathReach,
 }
 
-/// A pattern, and how it differs from what was written if it does.
+/// A pattern, and its difference from the written one, if any.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ConvertedPath {
     pub(crate) pattern: ImportedPath,
@@ -91,8 +91,8 @@ impl ImportedPath {
         if out.is_empty() { "/".to_owned() } else { out }
     }
 
-    /// As `key`, and not even the directory itself where only what is in it was
-    /// meant: what has its name may be a file. A kernel rule cannot say this.
+    /// Like `key`, but `dir/**` then excludes `dir` itself, which may be a file. A kernel
+    /// rule cannot express this.
     pub(crate) fn strict_key(&self) -> KeyDraft {
         match self.reach {
             PathReach::Inside => {
@@ -186,7 +186,7 @@ fn build(
         if side == RuleSide::Allow {
             return Err("`..` leads out of the place that is known");
         }
-        // The parent is not known, so whatever is called like this is meant.
+        // The parent is unknown, so every path with this name is covered.
         differs = Some("where `..` leads is not known, so the name is covered everywhere");
         names.drain(..=at);
         root = PathRoot::Slash;
@@ -257,7 +257,7 @@ fn reach(text: &str) -> (&str, PathReach) {
     }
 }
 
-/// One name of a path, and whether it says exactly what was written.
+/// One name of a path, and whether it is exactly the written one.
 fn part(name: &str) -> (PathPart, bool) {
     if name == "**" {
         return (PathPart::AnyDepth, true);

@@ -1,13 +1,14 @@
-//! The sandbox that is being written.
+//! A sandbox that an importer fills.
 //!
-//! In a sandbox the longest matching path wins, per capability. Other tools let
-//! a deny win over any allow, or over some. So before it is written, every deny
-//! that such an allow would hide is repeated below that allow, and an allow that
-//! lies wholly inside such a deny is left out.
+//! In a sandbox of clash the longest matching path wins, for each capability. In other
+//! tools a deny wins over any allow, or over some. So every deny that a longer allow would
+//! hide is repeated below that allow. An allow that lies wholly inside such a deny stays
+//! out. For example, with an allow of `src` a deny of `**/.env` also becomes a deny of
+//! `src/**/.env`.
 //!
-//! Paths with different roots (`$PWD`, `$HOME`, `/…`) cannot be compared here.
-//! `/`, `$HOME` and the usual directories of homes are taken to hold the
-//! project; any other directory is taken not to.
+//! An importer cannot compare paths with different roots (`$PWD`, `$HOME`, `/…`). It
+//! assumes that `/`, `$HOME` and the usual directories of homes hold the project, and that
+//! no other directory does.
 
 use std::collections::BTreeMap;
 
@@ -23,15 +24,15 @@ use crate::paths::{ImportedPath, PathPart, PathReach, PathRoot, name_matches};
 use crate::text::shown;
 use crate::{ImportError, ImportResult};
 
-/// Denies repeated below allows; more than this is an attack on the writer.
+/// Most denies that are repeated below allows. A file with more is an attack.
 const MAX_REPEATED_DENIES: usize = 10_000;
 
 #[derive(Debug, Default)]
 pub(crate) struct ImportedSandbox {
-    /// Both the sandbox's name and the variable that holds it.
+    /// The name of the sandbox and of the variable that holds it.
     pub(crate) name: String,
     pub(crate) doc: String,
-    /// Based on clash's own sandbox for a project, which this one adds to.
+    /// True if the sandbox extends the library's `project`.
     pub(crate) on_project: bool,
     pub(crate) read: PathRights,
     pub(crate) write: PathRights,
@@ -43,21 +44,21 @@ pub(crate) struct ImportedSandbox {
 pub(crate) struct PathRights {
     pub(crate) allow: Vec<(ImportedPath, EntryOrigin)>,
     pub(crate) deny: Vec<PathDenial>,
-    /// What the base of the sandbox already allows.
+    /// Paths that the base of the sandbox already allows.
     pub(crate) inherited: Vec<ImportedPath>,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct PathDenial {
     pub(crate) pattern: ImportedPath,
-    /// Wins over every allow, also over a longer one.
+    /// True if the deny also wins over longer allows.
     pub(crate) absolute: bool,
     pub(crate) origin: EntryOrigin,
 }
 
 #[derive(Debug, Default)]
 pub(crate) enum ImportedNet {
-    /// As the base has it, or none.
+    /// The network of the base, or none.
     #[default]
     Unsaid,
     Deny,
@@ -83,7 +84,7 @@ impl PathRights {
         self.deny.push(PathDenial { pattern: below(pattern), absolute, origin });
     }
 
-    /// Rules among which the longest may decide, and the allows that had to go.
+    /// Rules among which the longest decides, and the allows that stay out.
     fn resolve(&self) -> ImportResult<(Vec<PathRule>, Vec<EntryOrigin>)> {
         let (mut rules, mut lost) = (Vec::new(), Vec::new());
         let mut repeated = 0;
@@ -136,7 +137,7 @@ enum PathOverlap {
     Below(Vec<ImportedPath>),
 }
 
-/// What of `allow` is taken away by `denial` although `allow` is longer.
+/// The part of `allow` that `denial` takes away although `allow` is longer.
 fn overlap(denial: &PathDenial, allow: &ImportedPath) -> PathOverlap {
     let deny = &denial.pattern;
     if deny == allow {
@@ -145,8 +146,8 @@ fn overlap(denial: &PathDenial, allow: &ImportedPath) -> PathOverlap {
     let rest = if deny.root == allow.root {
         residuals(&deny.parts, &allow.parts)
     } else if above(deny, allow.root) {
-        // The start of the deny holds all of the allow's root: what is left of
-        // its pattern is what follows the fixed part.
+        // The fixed start of the deny holds all of the allow's root, so the rest of its
+        // pattern begins behind the fixed start.
         let fixed = deny.parts.iter().take_while(|part| matches!(part, PathPart::Name(_))).count();
         let rest = deny.parts.get(fixed..).unwrap_or_default();
         match rest.first() {
@@ -177,8 +178,8 @@ fn overlap(denial: &PathDenial, allow: &ImportedPath) -> PathOverlap {
     }
 }
 
-/// What is left of a pattern inside a directory: `None` if it does not reach
-/// there, an empty list if the directory itself matches or lies below a match.
+/// The rest of a pattern inside a directory. `None` if the pattern does not reach the
+/// directory; an empty list if the directory matches or lies below a match.
 fn residuals(pattern: &[PathPart], directory: &[PathPart]) -> Option<Vec<Vec<PathPart>>> {
     let mut states = vec![pattern];
     for name in directory {
@@ -232,7 +233,7 @@ fn could_be(pattern: &PathPart, name: &PathPart) -> bool {
     }
 }
 
-/// Whether the fixed part of `deny` is taken to hold everything below `root`.
+/// True if the fixed start of `deny` is assumed to hold everything below `root`.
 fn above(deny: &ImportedPath, root: PathRoot) -> bool {
     let fixed: Vec<&str> = deny
         .parts
@@ -404,7 +405,7 @@ impl ImportedNet {
 type HostRule = (KeyDraft, Effect, Vec<EntryOrigin>);
 
 impl HostRules {
-    /// A name that a deny covers is not allowed, however long it is.
+    /// Drops the allows of names that a deny covers, however long they are.
     fn resolve(&self) -> (Vec<HostRule>, Vec<EntryOrigin>) {
         let (mut rules, mut lost): (Vec<HostRule>, Vec<EntryOrigin>) = (Vec::new(), Vec::new());
         let restricted: Vec<(&ImportedHost, Effect)> = self

@@ -229,7 +229,7 @@ fn host(
             }
             hosts.rules.push((host, effect, origin));
         }
-        // Where nothing is open but what a rule opens, nothing is lost.
+        // The default denies every host that no rule allows, so nothing is lost.
         Err(why) if effect == Effect::Deny && hosts.default == Effect::Deny => {
             draft.left_out(&origin, None, format!("{why}; what is not allowed is denied anyway"));
         }

@@ -14,7 +14,7 @@ use crate::text::regex_escape;
 
 const WIDER: &str = "it covers every command that begins so";
 
-/// More words than this are never written by hand.
+/// No user writes patterns with more words.
 const MAX_PATTERN_WORDS: usize = 24;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,7 +45,8 @@ pub(crate) enum PatternTail {
 pub(crate) struct CommandPattern {
     pub(crate) tokens: Vec<WordPattern>,
     pub(crate) tail: PatternTail,
-    /// Why the rest of the pattern is not words; the tokens are what came before.
+    /// The reason why the rest of the pattern is not words. The tokens are the part before
+    /// it.
     pub(crate) unread: Option<&'static str>,
 }
 
@@ -203,12 +204,12 @@ fn part_key(pieces: &[WordPiece]) -> KeyDraft {
     if safe { KeyDraft::glob(text) } else { KeyDraft::regex(text) }
 }
 
-/// One word, whichever. Not `*`, which could be taken for "whatever remains".
+/// Any one word. Not `*`, which could be read as "all remaining words".
 fn some_word() -> KeyDraft {
     KeyDraft::glob("?*".to_owned())
 }
 
-/// The keys of an allow: they match at most what the pattern matches.
+/// The keys of an allow. They match no command that the pattern does not match.
 pub(crate) fn allowed(pattern: &CommandPattern) -> Result<CommandKeys, &'static str> {
     if let Some(why) = pattern.unread {
         return Err(why);
@@ -278,7 +279,7 @@ pub(crate) fn allowed(pattern: &CommandPattern) -> Result<CommandKeys, &'static 
     Ok(keys)
 }
 
-/// The keys of a deny or an ask: they match at least what the pattern matches.
+/// The keys of a deny or an ask. They match every command that the pattern matches.
 pub(crate) fn restricted(pattern: &CommandPattern) -> CommandKeys {
     let tokens = without_assignments(&pattern.tokens);
     let mut path = Vec::new();

@@ -105,7 +105,7 @@ fn spans(pattern: &str, text: &str) -> bool {
     }
 }
 
-/// gitignore: what matches the path or a directory above it.
+/// gitignore patterns: true if the path or a directory above it matches.
 fn file(pattern: &str, path: &str, places: &OraclePlaces<'_>) -> bool {
     let (base, rest, anchored) = if let Some(rest) = pattern.strip_prefix("//") {
         ("", rest, true)

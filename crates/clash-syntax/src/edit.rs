@@ -1,9 +1,10 @@
-//! Rules added, changed and removed in a policy's text. Only the lines of the rule
-//! change; comments, spelling and order of everything else stay.
+//! Adds, changes and removes rules in a policy's text. Only the lines of the rule
+//! change; the rest of the text keeps its comments, spelling and order.
 //!
 //! The editor reads the dicts that are written out in `when({…})` and
-//! `policy(name, {…})`. What a policy computes it does not see: it adds a `when`
-//! of its own then, and says where to look when asked to remove.
+//! `policy(name, {…})`. It does not see computed rules, for example those of a loop. In
+//! such a policy it adds a `when` of its own. Asked to remove a rule, it names the line
+//! that computes rules.
 
 use crate::diff::{ChangedLines, changed_lines};
 use crate::error::SyntaxError;
@@ -54,10 +55,10 @@ pub enum EditError {
     Result(#[source] SyntaxError),
 }
 
-/// Gives the rule at `path` the effect, replacing what it had.
+/// Gives the rule at `path` the effect, in place of its old one.
 ///
-/// The effect is source text like `deny(reason = "…")`. A sandbox it names is
-/// loaded from the module of clash that offers it, unless the policy has it.
+/// The effect is source text like `deny(reason = "…")`. If it names a sandbox that the
+/// policy does not bind, the policy loads it from the library.
 pub fn set(source: &str, path: &[RuleKey], effect: &str) -> Result<EditedSource, EditError> {
     let path = checked(path)?;
     let effect = EffectText::parse(effect)?;
@@ -82,7 +83,7 @@ pub fn set(source: &str, path: &[RuleKey], effect: &str) -> Result<EditedSource,
     finish(source, out)
 }
 
-/// Takes the rule at `path` out, and what it leaves empty.
+/// Removes the rule at `path`, and the dicts and statements that this leaves empty.
 pub fn remove(source: &str, path: &[RuleKey]) -> Result<EditedSource, EditError> {
     let path = checked(path)?;
     let file = SyntaxTree::parse(source).map_err(EditError::Policy)?;
@@ -121,7 +122,7 @@ pub fn remove(source: &str, path: &[RuleKey]) -> Result<EditedSource, EditError>
     })
 }
 
-/// A trailing `glob("**")` is the rule of what stands before it.
+/// Without trailing `glob("**")` keys: `"git"` and `"git", glob("**")` are the same rule.
 fn checked(path: &[RuleKey]) -> Result<&[RuleKey], EditError> {
     match path {
         [] => Err(EditError::NoPath),
@@ -214,7 +215,7 @@ fn replace(place: &SourceLines<'_>, value: &Expression, effect: &str, out: &mut 
     }
 }
 
-/// Rules for everything else stay last, where people look for them.
+/// Puts an entry before the rule for everything else, which people expect last.
 fn put_entry(place: &SourceLines<'_>, dict: &Expression, text: &str, out: &mut TextSplices) {
     let ExpressionKind::Dict(entries, _) = &dict.kind else { return };
     let Some(items) = items(entries, dict) else { return };
@@ -252,7 +253,7 @@ fn take_alternative(place: &SourceLines<'_>, step: &TreeStep<'_>, out: &mut Text
     }
 }
 
-/// Takes out the innermost entry, or the outermost one that would be left empty.
+/// Removes the innermost entry, or the outermost one that would be left empty.
 fn take(
     place: &SourceLines<'_>,
     steps: &[TreeStep<'_>],

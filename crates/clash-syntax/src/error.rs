@@ -1,4 +1,4 @@
-//! Why a text is not Starlark, and where.
+//! Errors of lexer and parser, with their place in the text.
 
 /// The first place at which a text stops being Starlark. Lines and columns
 /// count from one, columns in characters.
@@ -30,7 +30,7 @@ pub enum ParseError {
     TooDeep(usize),
 }
 
-/// A problem at a byte offset, before anyone has counted lines.
+/// An error at a byte offset; [`UnlocatedError::locate`] adds line and column.
 #[derive(Debug)]
 pub(crate) struct UnlocatedError {
     pub(crate) at: usize,

@@ -2,9 +2,9 @@
 //! double quotes, one entry per line with a comma after the last wherever a
 //! bracket does not fit on its line or was already written that way.
 //!
-//! Only spaces, line ends, optional commas, the quotes of plain strings and the
-//! order of loaded names change. A comment in a place where the style has no line
-//! for it leaves the expression around it as it was written.
+//! Only spaces, line ends, optional commas, the quotes of plain strings and the order of
+//! loaded names change. If the style has no line for a comment, the expression around it
+//! stays as written.
 
 use crate::error::SyntaxError;
 use crate::layout::{INDENT_COLUMNS, render};
@@ -29,27 +29,27 @@ pub fn format(source: &str) -> Result<String, SyntaxError> {
 struct SourceFormatter<'a> {
     file: &'a SyntaxTree,
     comments: Vec<FoundComment>,
-    /// How many comments have found their place so far.
+    /// The number of comments that are written so far.
     placed: usize,
-    /// How many brackets are open: a line may only be broken inside one.
+    /// The number of open brackets. A line may only break inside a bracket.
     brackets: usize,
     out: String,
-    /// The statement before was a top-level `def`.
+    /// True after a top-level `def`.
     after_def: bool,
-    /// The line before opened a block.
+    /// True after the line that opens a block.
     opened: bool,
 }
 
 struct FoundComment {
     span: ByteSpan,
-    /// Nothing but the comment stands on its line.
+    /// True if the comment has a line of its own.
     alone: bool,
 }
 
 #[derive(Clone, Copy)]
 struct BlockLayout {
     indent: usize,
-    /// Where the text before the first statement ends.
+    /// The end of the text before the first statement.
     from: usize,
     /// The source column of the statement this block belongs to.
     outer: Option<usize>,
@@ -107,7 +107,7 @@ impl<'a> SourceFormatter<'a> {
         }
     }
 
-    /// Whether another statement follows on the line on which one ends.
+    /// True if another statement follows on the line that ends at `end`.
     fn continues(&self, end: usize) -> bool {
         let from = self.file.tokens().partition_point(|token| token.span.start < end);
         let rest = self.file.tokens().get(from..).unwrap_or_default();
@@ -279,7 +279,7 @@ impl<'a> SourceFormatter<'a> {
         first..end.max(first)
     }
 
-    /// Whether an empty line stands right before an offset.
+    /// True if an empty line stands right before an offset.
     fn blank_before(&self, at: usize) -> bool {
         let before = self.file.source().get(..at).unwrap_or_default().bytes().rev();
         let spaces = before.take_while(|b| b.is_ascii_whitespace());

@@ -1,27 +1,27 @@
-//! Lays out pieces of text on lines: a group stands on one line if it fits, or
-//! breaks at all of its lines. A comment breaks every group around it.
+//! Lays out pieces of text on lines. A group stands on one line if it fits; otherwise
+//! it breaks at every line end it allows. A comment breaks every group around it.
 
-/// The widest line the layout makes when it has a choice.
+/// The widest line, unless a string or comment alone is wider.
 pub(crate) const MAX_LINE_COLUMNS: usize = 100;
 pub(crate) const INDENT_COLUMNS: usize = 4;
 
 #[derive(Debug)]
 pub(crate) enum LayoutDoc {
-    /// May span lines (a long string): it is never broken or indented.
+    /// Text that is never broken or indented. A long string may span lines.
     Text(String),
-    /// A possible line end: `flat` where the group stands on one line.
+    /// A possible line end. On one line, the group writes `flat` instead.
     Line {
         flat: &'static str,
         /// Keep an empty line before the new one.
         blank: bool,
     },
-    /// A line end that is always one.
+    /// A line end in every case.
     Hard {
         blank: bool,
     },
-    /// Only written where the group is broken.
+    /// Text that only a broken group writes.
     WhenBroken(&'static str),
-    /// Runs to the end of its line.
+    /// A comment, which takes the rest of its line.
     Comment(String),
     Indent(Vec<LayoutDoc>),
     Group {
@@ -55,7 +55,7 @@ impl LayoutDoc {
     }
 }
 
-/// Appends the layout of `doc` to `out`, whose last line stands at `indent`.
+/// Appends the layout of `doc` to `out`. The last line of `out` has the indent `indent`.
 pub(crate) fn render(doc: &LayoutDoc, indent: usize, out: &mut String) {
     let mut column = last_width(out);
     let mut stack = vec![(indent, true, doc)];
@@ -99,7 +99,7 @@ pub(crate) fn render(doc: &LayoutDoc, indent: usize, out: &mut String) {
     }
 }
 
-/// Whether `docs` on one line, and what follows up to the next line end, fit.
+/// True if `docs` fit on one line together with the text up to the next line end.
 fn fits(docs: &[LayoutDoc], room: usize, after: &[(usize, bool, &LayoutDoc)]) -> bool {
     let (mut room, mut followed) = (room, false);
     let mut after = after.iter().rev();
@@ -112,7 +112,7 @@ fn fits(docs: &[LayoutDoc], room: usize, after: &[(usize, bool, &LayoutDoc)]) ->
         };
         let used = match doc {
             LayoutDoc::Text(text) => {
-                // A long string brings its own line ends: each line counts.
+                // A long string has its own line ends: each of its lines counts.
                 let mut lines = text.split('\n');
                 let first = width(lines.next().unwrap_or_default());
                 match lines.next_back().map(width) {
@@ -131,7 +131,7 @@ fn fits(docs: &[LayoutDoc], room: usize, after: &[(usize, bool, &LayoutDoc)]) ->
                 stack.extend(docs.iter().rev().map(|doc| (broken, doc)));
                 0
             }
-            // What follows breaks rather than this.
+            // A later group breaks rather than this one.
             LayoutDoc::Group { docs, broken } => {
                 stack.extend(docs.iter().rev().map(|doc| (*broken || followed, doc)));
                 0

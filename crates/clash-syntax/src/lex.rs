@@ -1,8 +1,8 @@
-//! Source text to tokens. Nothing is dropped: spaces, comments and line ends are
-//! tokens too, so the texts of all tokens in order are the source.
+//! From source text to tokens. Spaces, comments and line ends are tokens too, so the
+//! texts of all tokens in order are the source.
 //!
-//! More lenient than the evaluator in one point: tabs are spaces here, so that
-//! the formatter can repair them.
+//! The lexer is more lenient than the evaluator in one point: it takes tabs as spaces,
+//! so that the formatter can repair them.
 
 use crate::error::{ParseError, UnlocatedError};
 use crate::string::QuoteStyle;
@@ -53,7 +53,7 @@ pub enum TokenKind {
 }
 
 impl TokenKind {
-    /// Whether the grammar does not see it.
+    /// True for tokens that the grammar skips.
     pub fn is_trivia(self) -> bool {
         matches!(self, Self::Space | Self::Comment | Self::Break)
     }
@@ -75,7 +75,7 @@ const RESERVED_WORDS: &[&str] = &[
     "import", "is", "nonlocal", "raise", "try", "while", "with", "yield",
 ];
 
-/// Longest first, so that the first that fits is the right one.
+/// Longest first: the lexer takes the first mark that fits.
 const MARKS: &[&str] = &[
     "<<=", ">>=", "//=", "**", "==", "!=", "<=", ">=", "<<", ">>", "//", "+=", "-=", "*=", "/=",
     "%=", "&=", "|=", "^=", "+", "-", "*", "/", "%", "&", "|", "^", "~", "<", ">", "=", "(", ")",
@@ -104,7 +104,7 @@ struct SourceLexer<'a> {
     tokens: Vec<SourceToken>,
     indents: Vec<usize>,
     brackets: usize,
-    /// Nothing of the current statement has been seen yet.
+    /// True before the first token of a statement.
     line_start: bool,
 }
 
@@ -127,7 +127,7 @@ impl SourceLexer<'_> {
         Err(UnlocatedError { at, problem })
     }
 
-    /// How many bytes from here satisfy `test`.
+    /// The number of bytes from here on that satisfy `test`.
     fn run(&self, from: usize, test: impl Fn(u8) -> bool) -> usize {
         let bytes = self.source.as_bytes().get(self.at + from..).unwrap_or_default();
         bytes.iter().take_while(|&&b| test(b)).count()
@@ -177,7 +177,7 @@ impl SourceLexer<'_> {
 
     /// Compares this line's indentation with the blocks that are open.
     fn indent(&mut self) -> Result<(), UnlocatedError> {
-        // The spaces at the start; not those after a hidden line end.
+        // The spaces at the start of the line, without those after a hidden line end.
         let spaces = self.tokens.iter().rev().take_while(|token| token.kind == TokenKind::Space);
         let spaces = spaces.last().map_or("", |token| token.span.text_in(self.source));
         let spaces = spaces.split('\\').next().unwrap_or_default();
@@ -249,8 +249,8 @@ impl SourceLexer<'_> {
         let Some(open) = QuoteStyle::at(self.source, self.at) else { return Ok(None) };
         let unfinished = UnlocatedError { at: self.at, problem: ParseError::UnfinishedString };
         let mut at = self.at + open.opening;
-        // Strings can stand in the expressions of format strings, and those in
-        // strings again; a stack instead of recursion keeps hostile nesting cheap.
+        // A format string can hold expressions with further strings. A stack instead of
+        // recursion keeps hostile nesting cheap.
         let mut stack = vec![LiteralScope::Text(open)];
         while let Some(scope) = stack.last().copied() {
             let Some(byte) = self.source.as_bytes().get(at).copied() else {

@@ -1,5 +1,5 @@
-//! Changes to a text in place: pieces replaced, and items put into or taken out
-//! of brackets the way the items around them are written.
+//! Changes to a text in place. A new item in brackets is written like the items around
+//! it.
 
 use crate::layout::{INDENT_COLUMNS, MAX_LINE_COLUMNS};
 use crate::lex::{ByteSpan, TokenKind};
@@ -18,7 +18,7 @@ impl TextSplices {
         self.replace(ByteSpan::new(at, at), text);
     }
 
-    /// As `insert`, before whatever else is put at the same place.
+    /// Like `insert`, but before other insertions at the same offset.
     pub(crate) fn insert_first(&mut self, at: usize, text: impl Into<String>) {
         self.0.insert(0, (ByteSpan::new(at, at), text.into()));
     }
@@ -53,7 +53,7 @@ impl BracketItems {
     }
 }
 
-/// What stands around a place in a file.
+/// The lines of a file, and the comments and commas around an offset.
 pub(crate) struct SourceLines<'a> {
     pub(crate) file: &'a SyntaxTree,
 }
@@ -67,7 +67,7 @@ impl SourceLines<'_> {
         self.text(0, at).rfind('\n').map_or(0, |newline| newline + 1)
     }
 
-    /// Before the line end of the line of `at`.
+    /// The end of the line of `at`, without its line end.
     pub(crate) fn line_end(&self, at: usize) -> usize {
         let rest = self.file.source().get(at..).unwrap_or_default();
         let line = rest.split('\n').next().unwrap_or_default();
@@ -80,7 +80,7 @@ impl SourceLines<'_> {
         rest.find('\n').map_or(self.file.source().len(), |newline| at + newline + 1)
     }
 
-    /// The spaces the line of `at` begins with.
+    /// The spaces at the start of the line of `at`.
     pub(crate) fn indent(&self, at: usize) -> &str {
         let start = self.line_start(at);
         let line = self.text(start, self.line_end(at));
@@ -88,7 +88,7 @@ impl SourceLines<'_> {
         self.text(start, start + spaces)
     }
 
-    /// Whether only spaces stand before `at` on its line.
+    /// True if only spaces stand before `at` on its line.
     pub(crate) fn begins_line(&self, at: usize) -> bool {
         self.text(self.line_start(at), at).trim().is_empty()
     }
@@ -126,7 +126,7 @@ impl SourceLines<'_> {
         self.text(at, self.line_end(at)).trim().is_empty()
     }
 
-    /// Whether the items of the brackets are spread over lines.
+    /// True if the items of the brackets are spread over lines.
     pub(crate) fn is_spread(&self, items: &BracketItems) -> bool {
         let mut end = items.brackets.inner.start;
         for span in &items.spans {
@@ -138,7 +138,7 @@ impl SourceLines<'_> {
         self.text(end, items.brackets.inner.end).contains('\n')
     }
 
-    /// Whether something in the brackets is a comment.
+    /// True if the range holds a comment.
     pub(crate) fn has_comments(&self, within: ByteSpan) -> bool {
         let tokens = self.file.tokens();
         let first = tokens.partition_point(|token| token.span.start < within.start);
@@ -254,8 +254,8 @@ impl SourceLines<'_> {
         }
     }
 
-    /// Of two empty lines that would meet, or one before the closing bracket, one
-    /// goes too.
+    /// Removes one more empty line if two would meet, or if one would end up right before
+    /// the closing bracket.
     fn without_blank(&self, from: usize, to: usize, close: usize) -> usize {
         let above = self.line_start(from.saturating_sub(1));
         let blank = |start: usize| self.text(start, self.line_end(start)).trim().is_empty();

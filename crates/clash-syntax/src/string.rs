@@ -1,6 +1,6 @@
-//! String literals: how they are opened and closed, and what they say.
+//! String literals: their quotes and prefixes, and their values.
 
-/// How a string literal is opened.
+/// The prefix and the quotes that open a string literal.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct QuoteStyle {
     pub(crate) mark: char,
@@ -42,9 +42,8 @@ impl QuoteStyle {
     }
 }
 
-/// What the inside of a string literal says, read as the evaluator reads it:
-/// carriage returns vanish, unknown escapes stay, and a raw string drops the
-/// backslash before a quote.
+/// The value of a string literal, read as the evaluator reads it: carriage returns
+/// vanish, unknown escapes stay, and a raw string drops the backslash before a quote.
 pub(crate) fn decode(inside: &str, raw: bool) -> Option<String> {
     let mut value = String::with_capacity(inside.len());
     let mut rest = inside.chars().filter(|c| *c != '\r').peekable();

@@ -1,8 +1,8 @@
-//! The syntax tree. Nodes say where they stand in the source; whatever lies
-//! between them is found in the tokens, so the tree loses nothing.
+//! The syntax tree. Each node has its range in the source, and the tokens hold the text
+//! between the nodes, so the tree loses nothing.
 //!
-//! Nothing is evaluated: [`Expression::literal`] reads values that are written out and
-//! gives up on everything else.
+//! Nothing is evaluated: [`Expression::literal`] reads values that are written out, and
+//! returns `None` for all others.
 
 use crate::error::{SyntaxError, position};
 use crate::lex::{ByteSpan, SourceToken, lex};
@@ -27,7 +27,7 @@ impl SyntaxTree {
         &self.source
     }
 
-    /// Every token, spaces and comments included: together they are the source.
+    /// Every token, with spaces and comments. Their texts in order are the source.
     pub fn tokens(&self) -> &[SourceToken] {
         &self.tokens
     }
@@ -45,7 +45,7 @@ impl SyntaxTree {
         position(&self.source, at)
     }
 
-    /// The calls that stand alone as statements at the top level, in order.
+    /// The calls that are statements of their own at the top level, in order.
     pub fn calls(&self) -> impl Iterator<Item = (&SourceStatement, &CallExpression)> {
         self.statements.iter().filter_map(|statement| match &statement.kind {
             StatementKind::Expr(Expression { kind: ExpressionKind::Call(call), .. }) => {
@@ -110,7 +110,7 @@ pub struct LoadStatement {
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct LoadedSymbol {
-    /// What the name is called in this file, if that is written.
+    /// The other name that this file gives it, if it does.
     pub local: Option<Identifier>,
     pub name: Expression,
     pub span: ByteSpan,
@@ -153,11 +153,11 @@ pub enum ParameterKind {
     DoubleStar,
 }
 
-/// What lies between an opening and its closing bracket.
+/// The range between an opening bracket and its closing bracket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BracketRange {
     pub inner: ByteSpan,
-    /// Whether the last item is followed by a comma.
+    /// True if a comma follows the last item.
     pub trailing_comma: bool,
 }
 
@@ -165,8 +165,8 @@ pub struct BracketRange {
 pub struct Expression {
     pub kind: ExpressionKind,
     pub span: ByteSpan,
-    /// Levels of the tree below and including this node; bounded, so that
-    /// walking and dropping it cannot exhaust the stack.
+    /// Levels of the tree from this node down. The parser bounds them, so that walking
+    /// and dropping the tree cannot exhaust the stack.
     pub(crate) height: usize,
 }
 
@@ -174,7 +174,7 @@ pub struct Expression {
 pub enum ExpressionKind {
     Name(String),
     Number,
-    /// What a plain or raw string says; nothing for format and byte strings.
+    /// The value of a plain or raw string; `None` for format and byte strings.
     String(Option<String>),
     List(Vec<Expression>, BracketRange),
     /// Without brackets where Starlark allows a bare `a, b`.
@@ -225,7 +225,7 @@ pub struct DictEntry {
     pub span: ByteSpan,
 }
 
-/// What a comprehension collects: values in a list or entries in a dict.
+/// An element of a comprehension: a value of a list or an entry of a dict.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ComprehensionElement {
     Value(Expression),
@@ -308,7 +308,7 @@ impl Expression {
         }
     }
 
-    /// What a string literal says.
+    /// The value of a string literal.
     pub fn string(&self) -> Option<&str> {
         match &self.kind {
             ExpressionKind::String(value) => value.as_deref(),
@@ -324,7 +324,7 @@ impl Expression {
         }
     }
 
-    /// The value, if it is written out with nothing to evaluate.
+    /// The value, if it is written out and nothing has to be evaluated.
     pub fn literal(&self, source: &str) -> Option<LiteralValue> {
         let all =
             |items: &[Expression]| items.iter().map(|i| i.literal(source)).collect::<Option<_>>();

@@ -1,8 +1,10 @@
-//! Older forms of the language rewritten into the present ones.
+//! Rewrites the forms of Clash 0.5 to 0.7 into the present language.
 //!
-//! A form is only rewritten when all of it is written out; what is computed, or
-//! could mean more than its new form, stays and is reported. A comment is never
-//! dropped: a form with one in an odd place stays too.
+//! The upgrade rewrites a form only if all of it is written out. A computed form, or one
+//! that could mean more than its new form, stays and is reported. No comment is lost: a
+//! form with a comment in an odd place stays too.
+//!
+//! The forms end with the version in [`OLDER_FORMS_END_VERSION`].
 
 use crate::edit::binds;
 use crate::error::SyntaxError;
@@ -21,23 +23,23 @@ mod sandbox;
 /// module and `older` of clash-lang go. `clash fmt --upgrade` rewrites the forms before.
 pub const OLDER_FORMS_END_VERSION: &str = "1.0.0";
 
-/// A policy in the present language, as far as that was certain.
+/// A policy in the present language, except for the forms in `left`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UpgradedSource {
-    /// Formatted if anything changed, else the source as it was.
+    /// Formatted if anything changed, otherwise unchanged.
     pub source: String,
     pub changes: Vec<UpgradeChange>,
     pub left: Vec<RemainingForm>,
 }
 
-/// Something rewritten, with its line in the source given.
+/// A rewritten form, with its line in the old source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UpgradeChange {
     pub line: usize,
     pub what: &'static str,
 }
 
-/// Something older that stays, with its line in the new source.
+/// An older form that stays, with its line in the new source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RemainingForm {
     pub line: usize,
@@ -67,7 +69,7 @@ fn pass(source: &str) -> Result<(String, Vec<UpgradeChange>, Vec<RemainingForm>)
     Ok((out.apply(source), changes, left))
 }
 
-/// What an expression is part of, which decides what its parts mean.
+/// The place of an expression, which decides the meaning of its parts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ExpressionRole {
     Plain,
@@ -83,7 +85,7 @@ enum ExpressionRole {
 
 struct UpgradePass<'a> {
     file: &'a SyntaxTree,
-    /// Names of older forms that the policy gives a meaning of its own.
+    /// Names of older forms that the policy binds itself.
     own: Vec<&'static str>,
     changes: Vec<UpgradeChange>,
     left: Vec<RemainingForm>,
@@ -93,7 +95,7 @@ const OLDER_NAMES: &[&str] = &[
     "Mode", "Tool", "allow", "ask", "deny", "domains", "match", "path", "policy", "sandbox", "tool",
 ];
 
-/// The new text, or why the old one stays.
+/// The new text, or the reason why the old one stays.
 type RewriteResult = Result<String, &'static str>;
 
 const COMMENT: &str = "a comment stands inside it";
@@ -139,7 +141,7 @@ impl<'a> UpgradePass<'a> {
         }
     }
 
-    /// Rewrites, or notes why not and forgets what was rewritten inside.
+    /// Rewrites a form. If that fails, notes the reason and forgets the changes inside it.
     fn attempt(
         &mut self,
         expr: &Expression,
@@ -332,7 +334,7 @@ fn capability(keyword: &str) -> Option<char> {
     }
 }
 
-/// The expressions below one, in source order, with what they are part of.
+/// The expressions below one, in source order, each with its role.
 fn parts(expr: &Expression, role: ExpressionRole) -> Vec<(&Expression, ExpressionRole)> {
     match (&expr.kind, role) {
         (ExpressionKind::Dict(entries, _), ExpressionRole::Tree) => {

@@ -27,7 +27,7 @@ pub(crate) fn roots(dirs: &Dirs) -> HistoryRoots {
     })
 }
 
-/// The histories somebody means: `latest`, a file, a directory, or all of them.
+/// The histories that an option names: `latest`, a file or a directory; without it, all.
 pub(crate) fn selected_histories(
     dirs: &Dirs,
     what: Option<&str>,
@@ -84,7 +84,7 @@ impl PastAction {
     }
 }
 
-/// Whether a tool is itself a question to the user, which no policy is about.
+/// True if the tool asks the user a question. No policy decides about such a tool.
 fn is_question(seen: &SeenCall) -> bool {
     let nowhere = CallContext { cwd: Path::new("/"), home: Path::new("/"), paths: &HeldPaths };
     let message = HookMessage { tool: seen.tool.clone(), ..HookMessage::default() };
@@ -93,7 +93,7 @@ fn is_question(seen: &SeenCall) -> bool {
 }
 
 /// The script behind `clash exec --approval ID --`, which some agents keep in
-/// their history in place of what the model wrote.
+/// their history in place of the model's own script.
 fn unwrapped(script: &str) -> Option<String> {
     if !script.contains(" exec --approval ") {
         return None;
@@ -108,7 +108,7 @@ fn unwrapped(script: &str) -> Option<String> {
     }
 }
 
-/// Reads histories as actions, with a sign of life for people who wait.
+/// Reads histories as actions, and shows the progress at a terminal.
 pub(crate) fn replay(
     dirs: &Dirs,
     here: &Path,
@@ -150,8 +150,8 @@ pub(crate) fn replay(
     })
 }
 
-/// Calls that were told already: clash and the agent both record them, and a
-/// session that is resumed is written down again.
+/// Calls that were read already. clash and the agent both record a call, and an agent
+/// may write a resumed session again.
 #[derive(Default)]
 struct ToldCalls {
     known: HashSet<u64>,
@@ -175,7 +175,7 @@ impl ToldCalls {
     }
 }
 
-/// Counts on standard error, if somebody is looking.
+/// Counts actions on standard error, if that is a terminal.
 struct ReadProgress {
     shown: bool,
     count: u64,
@@ -204,7 +204,7 @@ impl Drop for ReadProgress {
     }
 }
 
-/// What could not be read, in words; nothing if everything could.
+/// The skipped records in words; `None` if there are none.
 pub(crate) fn not_understood(tally: &ReadTally) -> Option<String> {
     let parts: Vec<String> = [
         (tally.broken, "broken line", "broken lines"),

@@ -212,34 +212,3 @@ impl<E: std::error::Error> From<E> for Failure {
         Self::new(message)
     }
 }
-
-/// Milliseconds since 1970 as `2026-11-15 21:03:59`, in UTC.
-pub(crate) fn time(ms: u64) -> String {
-    let seconds = ms / 1000;
-    let (days, of_day) = (seconds / 86_400, seconds % 86_400);
-    // Days to a date by the era arithmetic of the proleptic Gregorian calendar:
-    // years start in March so that the leap day comes last.
-    let shifted = days + 719_468;
-    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
-    let year_of_era =
-        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
-    let year = year_of_era + era * 400 + u64::from(month <= 2);
-    let (hour, minute, second) = (of_day / 3600, of_day / 60 % 60, of_day % 60);
-    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_are_dates() {
-        assert_eq!(time(0), "1970-01-01 00:00:00");
-        assert_eq!(time(951_782_400_000), "2000-02-29 00:00:00");
-        assert_eq!(time(1_794_776_639_000), "2026-11-15 21:03:59");
-    }
-}

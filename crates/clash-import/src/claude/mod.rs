@@ -1,9 +1,9 @@
 //! Claude Code's `settings.json`: `permissions` and `sandbox`.
 //!
-//! Its rules are taken in the order deny, ask, allow, whatever their length; a
-//! rule about files also holds for the sandbox commands run in. Modes stay the
-//! agent's own: clash sees the mode of every action, so what a mode lets pass is
-//! imported for that mode only, and the modes that let everything pass are not.
+//! The client tries its rules in the order deny, ask, allow, however long they are. A rule
+//! about files also holds for the sandbox of commands. The policy knows the mode of every
+//! action, so the permissions of a mode are imported for that mode only. Modes that permit
+//! everything are not imported.
 
 mod rules;
 mod sandbox;
@@ -21,7 +21,7 @@ use clash_policy::Effect;
 const EDITORS: [&str; 4] = ["Edit", "Write", "MultiEdit", "NotebookEdit"];
 const READERS: [&str; 3] = ["Read", "Glob", "Grep"];
 
-/// What permission rules add to the sandbox.
+/// The rights that permission rules add to the sandbox.
 #[derive(Debug, Default)]
 struct GatheredRights {
     reads: Vec<(ImportedPath, Effect, EntryOrigin)>,
@@ -77,7 +77,7 @@ fn known_keys(permissions: &JsonObject, draft: &mut ImportDraft) {
     }
 }
 
-/// The modes; returns whether asking is to be refusing.
+/// Imports the modes. Returns true if every ask has to become a deny.
 fn modes(permissions: &JsonObject, draft: &mut ImportDraft) -> ImportResult<bool> {
     let mut asks_are_denied = false;
     if let Some(mode) = json::string(permissions, "defaultMode", "permissions")? {
@@ -118,14 +118,14 @@ fn accept_edits(origin: &EntryOrigin, draft: &mut ImportDraft) {
     let project = KeyDraft::text(ImportedPath::all_of(PathRoot::Project).text());
     let leaf = || ImportedRule::noting(origin.to_string());
     draft.rule(Effect::Allow, &[mode.clone(), KeyDraft::names(&EDITORS), project], leaf());
-    // Files that steer what runs later still ask in that mode.
+    // In that mode the client still asks about files that steer later commands.
     for name in [".git", ".claude", ".vscode", ".idea", ".husky"] {
         let path = KeyDraft::text(ImportedPath::below(PathRoot::Project, &[name]).text());
         draft.rule(Effect::Ask, &[mode.clone(), KeyDraft::names(&EDITORS), path], leaf());
     }
 }
 
-/// A sandbox that adds what the rules say to the one clash has for projects.
+/// A sandbox that extends the library's `project` by the rules.
 fn on_project() -> ImportedSandbox {
     let mut sandbox = ImportedSandbox::named("imported");
     sandbox.on_project = true;

@@ -78,7 +78,7 @@ pub(super) fn add(
     }
 }
 
-/// The tool and what stands between the brackets; `()` and `(*)` say nothing.
+/// The tool and the text between the brackets. `(*)` counts as no text.
 fn split(text: &str) -> Option<(&str, Option<&str>)> {
     let text = text.trim();
     let (tool, specifier) = match text.split_once('(') {
@@ -119,8 +119,8 @@ impl ClaudeRule<'_> {
         self.draft.stricter(self.origin, Some(self.effect), why);
     }
 
-    /// What cannot be said about a tool's input: an allow is left out, anything
-    /// else holds for the whole tool.
+    /// A rule about a tool's input that no key expresses: an allow stays out, a deny or an
+    /// ask covers the whole tool.
     fn whole(&mut self, tool: &str, why: &str) {
         if self.is_allow() {
             self.left_out(why);

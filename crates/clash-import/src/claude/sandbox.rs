@@ -1,5 +1,4 @@
-//! The `sandbox` block, joined with what permission rules say about files and
-//! hosts.
+//! The `sandbox` block, joined with the permission rules about files and hosts.
 
 use serde_json::Value;
 
@@ -73,7 +72,7 @@ fn of_its_own() -> ImportedSandbox {
     sandbox
 }
 
-/// What the rules deny to the client's tools, no command gets by another way.
+/// Denies the paths of the client's file rules to commands in every sandbox.
 fn deny_everywhere(gathered: &GatheredRights, draft: &mut ImportDraft) {
     let denied = |(_, effect, _): &&(ImportedPath, Effect, EntryOrigin)| *effect == Effect::Deny;
     for (pattern, _, origin) in gathered.reads.iter().filter(denied) {

@@ -1,4 +1,4 @@
-//! Where a rule is, or would be, in the trees a policy writes out.
+//! Finds the place of a rule, or the place for it, in the trees that a policy writes out.
 
 use super::key::{KeyContext, RuleKey, read};
 use crate::lex::ByteSpan;
@@ -11,7 +11,7 @@ use crate::tree::{
 /// The trees of a policy.
 pub(super) struct PolicyTrees<'a> {
     pub(super) visible: Vec<WrittenTree<'a>>,
-    /// Trees, or statements that may make some, that are not written out.
+    /// Computed trees, and statements that may compute some.
     pub(super) computed: Vec<ByteSpan>,
 }
 
@@ -19,33 +19,34 @@ pub(super) struct PolicyTrees<'a> {
 pub(super) struct WrittenTree<'a> {
     statement: &'a SourceStatement,
     dict: &'a Expression,
-    /// `when`, not `policy`: it is nothing but its tree.
+    /// True for `when`, which is nothing but its tree; false for `policy`.
     bare: bool,
     number: usize,
 }
 
-/// A way down a tree, as far as it goes along the path of a rule.
+/// The way down a tree along the path of a rule, as far as it goes.
 pub(super) struct RuleLocation<'a> {
     pub(super) steps: Vec<TreeStep<'a>>,
-    /// How many keys of the path are behind.
+    /// The number of keys of the path on the way so far.
     pub(super) consumed: usize,
     pub(super) end: LocationEnd<'a>,
-    /// How many more keys a tuple here has, whose entry is not gone down.
+    /// The number of further keys that a tuple here matches. The way does not enter it,
+    /// because the tuple also stands for other rules.
     near: usize,
-    /// The whole path is behind.
+    /// True if the way covers the whole path.
     whole: bool,
     bare: bool,
     number: usize,
 }
 
 pub(super) enum LocationEnd<'a> {
-    /// The rest of the path belongs into this dict.
+    /// This dict is the place for the rest of the path.
     Insert(&'a Expression),
     /// The whole path leads to this dict.
     Branch(&'a Expression),
     /// The path, or a part of it, leads to this effect.
     Leaf(&'a Expression),
-    /// Nobody can see what follows.
+    /// A computed value, which the editor cannot read.
     Computed(ByteSpan),
 }
 
@@ -55,11 +56,11 @@ pub(super) struct TreeStep<'a> {
     pub(super) dict: &'a Expression,
     pub(super) entries: &'a [DictEntry],
     pub(super) entry: usize,
-    /// Which of the key's alternatives was taken, and of how many.
+    /// The alternative of the key that matches, and the number of alternatives.
     pub(super) alternative: ByteSpan,
     pub(super) alternatives: usize,
     pub(super) list: Option<(Option<ByteSpan>, std::rc::Rc<BracketItems>)>,
-    /// The statement may go when this dict becomes empty.
+    /// True if an empty dict here removes its statement.
     pub(super) removable: bool,
 }
 
@@ -70,7 +71,7 @@ pub(super) struct ExactRule<'a> {
 }
 
 impl ExactRule<'_> {
-    /// A key on the way that stands for others too.
+    /// A key on the way that also stands for other rules.
     pub(super) fn shared(&self) -> Option<ByteSpan> {
         let (_, outer) = self.steps.split_last()?;
         outer.iter().find(|step| step.alternatives > 1).map(|step| step.alternative)
@@ -173,7 +174,7 @@ fn context(path: &[RuleKey], depth: usize) -> KeyContext {
 }
 
 impl<'a> WrittenTree<'a> {
-    /// The way to where the rule is or belongs, by the most specific keys.
+    /// The way to the rule, or to the place for it, by the most specific keys.
     pub(super) fn find(&self, path: &[RuleKey]) -> RuleLocation<'a> {
         let mut found = RuleLocation {
             steps: Vec::new(),
@@ -221,8 +222,8 @@ impl<'a> WrittenTree<'a> {
         }
     }
 
-    /// The entries of a dict whose keys begin the rest of the path, with how many
-    /// keys they take; and a key that is computed.
+    /// The entries of a dict whose keys begin the rest of the path, each with its number
+    /// of keys; and the first computed key.
     fn steps(
         &self,
         dict: &'a Expression,
@@ -298,7 +299,7 @@ fn value_of<'a>(step: &TreeStep<'a>) -> Option<&'a Expression> {
 }
 
 impl RuleLocation<'_> {
-    /// Whether the rule exists here, so that its effect is replaced.
+    /// True if the rule exists here, so that its effect is replaced.
     pub(super) fn is_exact(&self) -> bool {
         match self.end {
             LocationEnd::Leaf(_) => self.whole,
@@ -307,11 +308,11 @@ impl RuleLocation<'_> {
         }
     }
 
-    /// Whether nothing can be put here.
+    /// True if no entry can be put here.
     pub(super) fn is_closed(&self, place: &SourceLines<'_>) -> bool {
         match self.end {
             LocationEnd::Computed(_) => true,
-            // `when({"Bash": {` … `}})`: an entry more would need its lines changed.
+            // `when({"Bash": {` … `}})`: one more entry would change other lines.
             LocationEnd::Insert(dict) if self.steps.is_empty() => match &dict.kind {
                 ExpressionKind::Dict(entries, brackets) => {
                     let spans = entries.iter().map(|entry| entry.span).collect();
@@ -331,7 +332,7 @@ impl RuleLocation<'_> {
         }
     }
 
-    /// The further down the better; then a `when`; then the last.
+    /// Orders ways: the deepest is best, then a `when`, then the last in the file.
     pub(super) fn score(&self) -> (usize, bool, usize) {
         (self.consumed + self.near, self.bare, self.number)
     }

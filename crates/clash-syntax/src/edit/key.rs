@@ -1,4 +1,4 @@
-//! Keys of a policy's tree, as an edit names them and as a policy writes them.
+//! Keys of a policy's tree: those an edit names, and those a policy writes.
 
 use std::fmt;
 
@@ -25,7 +25,7 @@ impl RuleKey {
         Self::Call { name: name.into(), arg: Some(arg.into()) }
     }
 
-    /// `glob("**")`: whatever remains.
+    /// `glob("**")`: everything else.
     pub fn wildcard() -> Self {
         Self::call("glob", "**")
     }
@@ -35,7 +35,7 @@ impl RuleKey {
     }
 }
 
-/// As it is written in a policy.
+/// The key as a policy writes it.
 impl fmt::Display for RuleKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -51,7 +51,7 @@ pub(super) fn spell(path: &[RuleKey]) -> String {
     keys.join(" → ")
 }
 
-/// How keys are read at a place of the tree.
+/// The place of a key in the tree, which decides how it is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum KeyContext {
     /// Tools, modes, agents: `tool("Bash")` is `"Bash"`.
@@ -61,18 +61,18 @@ pub(super) enum KeyContext {
     Other,
 }
 
-/// One of the things a key stands for.
+/// One alternative of a key.
 pub(super) struct KeyAlternative {
     pub(super) keys: Vec<RuleKey>,
     pub(super) span: ByteSpan,
 }
 
-/// What a key expression says.
+/// A key expression as keys.
 pub(super) struct KeyReading {
     pub(super) alternatives: Vec<KeyAlternative>,
     /// The list the alternatives stand in, and its span if that is the whole key.
     pub(super) list: Option<(Option<ByteSpan>, BracketItems)>,
-    /// A part that is computed, so it could be anything.
+    /// A computed part, which could be any key.
     pub(super) computed: Option<ByteSpan>,
 }
 
@@ -142,7 +142,7 @@ fn single(expr: &Expression, context: KeyContext) -> Option<Vec<RuleKey>> {
         [arg] if arg.kind == crate::tree::ArgumentKind::Positional => {
             Some(arg.value.string()?.to_owned())
         }
-        // A key with options is not one an edit can name, but it is not computed.
+        // A key with options is not computed, but no edit can name it.
         _ => return known(&name).then(Vec::new),
     };
     match arg {
@@ -153,7 +153,7 @@ fn single(expr: &Expression, context: KeyContext) -> Option<Vec<RuleKey>> {
     }
 }
 
-/// Functions that make keys. Others may return anything.
+/// True for functions that make keys. Other functions may return anything.
 fn known(name: &str) -> bool {
     matches!(
         name,

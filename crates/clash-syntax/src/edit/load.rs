@@ -1,11 +1,11 @@
-//! Names an effect needs: what the policy binds, and where clash offers the rest.
+//! Binds the sandboxes that an effect names: from the policy itself or from the library.
 
 use super::EditError;
 use crate::draft::{library_module, load_line, string_literal};
 use crate::splice::{BracketItems, SourceLines, TextSplices};
 use crate::tree::{Expression, ExpressionKind, LoadStatement, SourceStatement, StatementKind};
 
-/// Loads the sandboxes the file does not have.
+/// Loads the sandboxes that the file does not bind.
 pub(super) fn bind(
     place: &SourceLines<'_>,
     sandboxes: &[String],
@@ -21,7 +21,7 @@ pub(super) fn bind(
     Ok(())
 }
 
-/// Whether the statements, or those in their blocks, give the name a meaning.
+/// True if the statements, or those in their blocks, bind the name.
 pub(crate) fn binds(statements: &[SourceStatement], name: &str) -> bool {
     statements.iter().any(|statement| match &statement.kind {
         StatementKind::Load(load) => load.symbols.iter().any(|s| s.bound() == Some(name)),
@@ -67,7 +67,7 @@ fn load(place: &SourceLines<'_>, module: &str, name: &str, out: &mut TextSplices
             out.insert(place.line_end(span.end), format!("\n\n{line}"));
         }
         Some(first) => {
-            // A comment at the head of the file is about the file.
+            // A comment at the head of the file is about the file, so it stays first.
             let at = place.comments_above(first.span.start);
             out.insert(at, format!("{line}\n\n"));
         }

@@ -1,4 +1,4 @@
-//! How expressions and the things in brackets are written.
+//! The layout of expressions and of the items in brackets.
 
 use super::SourceFormatter;
 use crate::layout::LayoutDoc;
@@ -10,13 +10,13 @@ use crate::tree::{
     ParameterKind, SourceStatement, StatementKind,
 };
 
-/// One thing in brackets.
+/// One item in brackets.
 struct BracketItem {
     span: ByteSpan,
     doc: LayoutDoc,
 }
 
-/// How the things in a pair of brackets are written.
+/// The layout of the items in a pair of brackets.
 struct BracketStyle {
     open: &'static str,
     close: &'static str,
@@ -24,19 +24,19 @@ struct BracketStyle {
     last: TrailingComma,
 }
 
-/// What stands after the last item.
+/// The end of the last item.
 #[derive(Clone, Copy)]
 enum TrailingComma {
     Nothing,
     Comma,
     CommaIfBroken,
-    /// Every item on its own line, because the author's comma says so.
+    /// Each item on its own line, because the author ended the last line with a comma.
     CommaAndBreak,
 }
 
 impl SourceFormatter<'_> {
-    /// Builds the text for a range; as it was written, if a comment in it found
-    /// no place.
+    /// Lays out a range. If a comment in it has no place in the style, the range stays as
+    /// written.
     pub(super) fn item(
         &mut self,
         span: ByteSpan,
@@ -154,7 +154,8 @@ impl SourceFormatter<'_> {
         }
     }
 
-    /// Whether the author's trailing comma asks for one item per line.
+    /// The trailing comma. If the author wrote one before a line end, each item gets its
+    /// own line.
     fn last(&self, brackets: BracketRange, items: &[BracketItem]) -> TrailingComma {
         let end = items.last().map_or(brackets.inner.start, |item| item.span.end);
         let rest = ByteSpan::new(end, brackets.inner.end).text_in(self.file.source());
@@ -165,7 +166,7 @@ impl SourceFormatter<'_> {
         }
     }
 
-    /// Not every reader takes a comma after `*args`: none is added there.
+    /// Adds no comma after `*args`, because not every reader of Starlark accepts one there.
     fn last_unless(
         &self,
         starred: bool,
@@ -179,8 +180,8 @@ impl SourceFormatter<'_> {
         }
     }
 
-    /// The comment on the line of what ended at `end`, and those on lines of their
-    /// own before `next`.
+    /// The comment on the line that ends at `end`, and the comments on lines of their own
+    /// before `next`.
     fn gap(
         &mut self,
         end: usize,
@@ -329,17 +330,7 @@ impl SourceFormatter<'_> {
                 docs.push(LayoutDoc::text("]"));
                 LayoutDoc::Concat(docs)
             }
-            ExpressionKind::Slice { object, bounds } => {
-                let mut docs = vec![self.expr(object)];
-                for (at, bound) in bounds.iter().enumerate() {
-                    docs.push(LayoutDoc::text(if at == 0 { "[" } else { ":" }));
-                    if let Some(bound) = bound {
-                        docs.push(self.inside(|f| f.expr(bound)));
-                    }
-                }
-                docs.push(LayoutDoc::text("]"));
-                LayoutDoc::Concat(docs)
-            }
+            ExpressionKind::Slice { object, bounds } => self.slice(object, bounds),
             ExpressionKind::Unary { operator, operand } => {
                 let operator = match self.file.text(*operator) {
                     "not" => "not ".to_owned(),
@@ -361,17 +352,31 @@ impl SourceFormatter<'_> {
                 LayoutDoc::text("else "),
                 self.expr(otherwise),
             ]),
-            ExpressionKind::Lambda { params, body } => {
-                let mut docs = vec![LayoutDoc::text("lambda")];
-                for (at, param) in params.iter().enumerate() {
-                    docs.push(LayoutDoc::text(if at == 0 { " " } else { ", " }));
-                    docs.push(self.param(param));
-                }
-                docs.push(LayoutDoc::text(": "));
-                docs.push(self.expr(body));
-                LayoutDoc::Concat(docs)
+            ExpressionKind::Lambda { params, body } => self.lambda(params, body),
+        }
+    }
+
+    fn slice(&mut self, object: &Expression, bounds: &[Option<Expression>]) -> LayoutDoc {
+        let mut docs = vec![self.expr(object)];
+        for (at, bound) in bounds.iter().enumerate() {
+            docs.push(LayoutDoc::text(if at == 0 { "[" } else { ":" }));
+            if let Some(bound) = bound {
+                docs.push(self.inside(|f| f.expr(bound)));
             }
         }
+        docs.push(LayoutDoc::text("]"));
+        LayoutDoc::Concat(docs)
+    }
+
+    fn lambda(&mut self, params: &[FunctionParameter], body: &Expression) -> LayoutDoc {
+        let mut docs = vec![LayoutDoc::text("lambda")];
+        for (at, param) in params.iter().enumerate() {
+            docs.push(LayoutDoc::text(if at == 0 { " " } else { ", " }));
+            docs.push(self.param(param));
+        }
+        docs.push(LayoutDoc::text(": "));
+        docs.push(self.expr(body));
+        LayoutDoc::Concat(docs)
     }
 
     /// A space at which the line may be broken, if a bracket is open.
@@ -458,7 +463,7 @@ impl SourceFormatter<'_> {
         } else {
             docs.push(self.expr(left));
         }
-        // The two words may stand apart, with anything between them.
+        // Spaces and line ends may stand between the two words.
         let text = if text.starts_with("not") { "not in" } else { text };
         docs.push(LayoutDoc::Text(format!(" {text}")));
         let (mut trailing, mut lines) = (Vec::new(), Vec::new());
@@ -490,7 +495,7 @@ impl SourceFormatter<'_> {
         LayoutDoc::Concat(vec![callee, args])
     }
 
-    /// `when({` … `})`: the brackets of a last dict or list are the call's own.
+    /// `when({` … `})`: the brackets of a last dict or list join those of the call.
     fn hugged(&mut self, call: &CallExpression) -> Option<LayoutDoc> {
         let (last, before) = call.args.split_last()?;
         let bracket = matches!(

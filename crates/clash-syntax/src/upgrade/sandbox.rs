@@ -139,8 +139,8 @@ impl<'a> UpgradePass<'a> {
                     join(&mut path, name.unwrap_or_default())?;
                     kind = Some("file");
                 }
-                // Whether a pattern is meant below the directory is only certain
-                // when it names the whole path.
+                // A pattern may or may not start below the directory. Only one that names
+                // the whole path is certain.
                 ("match", Some(pattern)) if pattern.starts_with('/') => {
                     path = pattern.to_owned();
                     kind = Some("match");

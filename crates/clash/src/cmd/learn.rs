@@ -1,4 +1,4 @@
-//! `clash learn`: what a command uses, and a sandbox that would let it.
+//! `clash learn`: observes a command and proposes a sandbox for it.
 
 use std::ffi::OsString;
 use std::io::Write;

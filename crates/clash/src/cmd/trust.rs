@@ -20,7 +20,7 @@ use crate::dirs::{Dirs, write_private};
 use crate::exit;
 use crate::policy::{LoadedPolicy, PolicyFiles};
 use crate::say;
-use crate::ui::{self, Failure, Out, Tone, confirm};
+use crate::ui::{Failure, Out, Tone, confirm};
 
 /// Until you trust it, a project's policy can deny and ask, but its allows count as ask
 /// and its sandboxes are not used. You trust the present text of the policy and of the
@@ -200,7 +200,11 @@ fn list(out: &mut Out, dirs: &Dirs, json: bool) -> Result<u8, Failure> {
     for (record, state) in states {
         let tone = if state == "trusted" { Tone::Good } else { Tone::Care };
         let state = out.tone(tone, &format!("{state:<8}"));
-        out.line(format!("{state}  {}  {}", ui::time(record.time), say::brief(&record.project)))?;
+        out.line(format!(
+            "{state}  {}  {}",
+            clash_history::day_and_time(record.time),
+            say::brief(&record.project)
+        ))?;
     }
     Ok(exit::OK)
 }

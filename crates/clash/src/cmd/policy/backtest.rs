@@ -1,4 +1,4 @@
-//! `clash policy backtest`: what a policy would have said to everything agents did.
+//! `clash policy backtest`: decides the past actions of agents by a policy.
 //!
 //! Decisions are those of the hook, on this machine as it is today. Equal calls
 //! are decided once.
@@ -139,7 +139,7 @@ impl fmt::Display for BacktestCounts {
     }
 }
 
-/// What was decided about one action, and by what.
+/// The decision about one action, and its cause.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct BacktestVerdict {
     effect: Effect,
@@ -153,13 +153,13 @@ impl BacktestVerdict {
         Self { effect: decision.effect, sandbox, cause: cause(decision) }
     }
 
-    /// What the hook answers where it cannot decide.
+    /// The answer of the hook if it cannot decide.
     fn failed(error: &dyn fmt::Display) -> Self {
         Self { effect: Effect::Deny, sandbox: None, cause: error.to_string() }
     }
 }
 
-/// The rule, or what stood in its place.
+/// The rule that decided, or another cause.
 fn cause(decision: &Decision) -> String {
     if let Some(conflict) = &decision.conflict {
         let (first, second) = (&conflict.first.1, &conflict.second.1);
@@ -281,7 +281,7 @@ impl CauseGroup {
     }
 }
 
-/// The call as people would write it, without what may be a secret.
+/// The call as a user would write it, without possible secrets.
 fn example(past: &PastAction) -> String {
     let input = &past.seen.input;
     let fields =

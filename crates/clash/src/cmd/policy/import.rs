@@ -1,5 +1,5 @@
-//! `clash policy import`: the permissions of other tools as a policy, and what of
-//! them could not be said.
+//! `clash policy import`: the permissions of other tools as a policy, with a report of
+//! those that a policy cannot express.
 
 use std::path::{Path, PathBuf};
 
@@ -44,7 +44,7 @@ pub(crate) struct Args {
     how: How,
 }
 
-/// One file and what became of it.
+/// One imported file.
 pub(in crate::cmd) struct ImportedFile {
     pub(in crate::cmd) file: PathBuf,
     format: ImportFormat,
@@ -114,8 +114,8 @@ impl Args {
     }
 }
 
-/// The permissions that the user's own settings of agents hold. A project's came
-/// with the repository and are not the user's word.
+/// The permissions in the user's own settings of agents. The settings of a project came
+/// with its repository, so they do not count.
 pub(in crate::cmd) fn of_user(dirs: &Dirs, project: &Path) -> Result<Vec<ImportedFile>, Failure> {
     let mut imports = Vec::new();
     for file in candidates(dirs, project).iter().filter(|file| !file.starts_with(project)) {
@@ -211,7 +211,7 @@ fn free_name(policy: &Path, import: &ImportedFile, changes: &[Change]) -> String
     [base.clone()].into_iter().chain(numbered).find(|name| !taken(name)).unwrap_or(base)
 }
 
-/// Whether a policy denies what no rule matches.
+/// True if a policy denies actions that no rule matches.
 fn denies(policy: &str) -> Result<bool, Failure> {
     let file = SyntaxTree::parse(policy)?;
     let default = file.calls().filter(|(_, call)| call.name() == Some("settings"));
@@ -224,7 +224,7 @@ fn text(out: &mut Out, import: &ImportedFile) -> std::io::Result<()> {
     report(out, import)
 }
 
-/// What the policy does not say, or says more strictly.
+/// The entries that the policy does not express, or expresses more strictly.
 fn report(
     out: &mut Out,
     ImportedFile { file, format, imported, .. }: &ImportedFile,
