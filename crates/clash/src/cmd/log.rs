@@ -6,11 +6,13 @@ use std::io;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
+use clash_history::day_and_time;
+
 use super::unless_closed;
 use crate::dirs::Dirs;
 use crate::session::{name_of, sessions_dir};
 use crate::trace::{self, TraceEvent, TraceRecord};
-use crate::ui::{Failure, Out, Tone, time};
+use crate::ui::{Failure, Out, Tone};
 use crate::{exit, say};
 
 #[derive(Debug, clap::Args)]
@@ -129,7 +131,7 @@ fn shown(out: &Out, record: &TraceRecord) -> String {
     let word = out.tone(tone, &format!("{effect:<8}"));
     let mut line = format!(
         "{}  {word}  {:<10} {:<12} {}",
-        time(record.time),
+        day_and_time(record.time),
         record.tool.as_deref().unwrap_or("-"),
         record.sandbox.as_deref().unwrap_or("-"),
         subject,

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use clash_history::day_and_time;
 use clash_policy::rule::{Layer, LayerKind};
 use clash_sandbox::facts::{Facility, HostFacts, RoomSupport};
 use serde_json::{Value, json};
@@ -12,7 +13,7 @@ use super::{log, project, unless_closed};
 use crate::dirs::Dirs;
 use crate::policy::LoadedPolicy;
 use crate::trace::{self, TraceEvent, TraceRecord};
-use crate::ui::{Failure, Out, Tone, time};
+use crate::ui::{Failure, Out, Tone};
 use crate::{env, exit, say};
 use clash_agents::wiring::InstallScope;
 use clash_agents::{AGENTS, Agent, ConfinementMethod, WiringProblem};
@@ -222,7 +223,7 @@ impl Status {
         let mut name = "blocked";
         for record in &self.blocked {
             let reason = record.reason.as_deref().unwrap_or_default();
-            line(name, &format!("{}  {}", time(record.time), say::one_line(reason)))?;
+            line(name, &format!("{}  {}", day_and_time(record.time), say::one_line(reason)))?;
             name = "";
         }
         if self.blocked.is_empty() {
