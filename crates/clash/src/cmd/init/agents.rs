@@ -23,7 +23,8 @@ pub(super) fn found() -> Vec<String> {
 
 /// Wires an agent as `clash install --agent NAME` does.
 pub(super) fn wire(name: &str, yes: bool, asks: bool, out: &mut Out) -> Result<(), Failure> {
-    let agent = find_agent(name).ok_or_else(|| Failure::new(format!("no agent `{name}` is known")))?;
+    let agent =
+        find_agent(name).ok_or_else(|| Failure::new(format!("no agent `{name}` is known")))?;
     install_agent(agent, yes, asks, out).map_err(|failure| Failure {
         message: format!("the policy is written, but {name} is not wired: {}", failure.message),
         ..failure
