@@ -18,12 +18,12 @@ pub mod trust;
 mod path_text;
 
 /// Raise this number with every change of a type in this crate that a message contains.
-pub const PROTOCOL_VERSION: u32 = 1;
+pub const PROTOCOL_VERSION: u32 = 2;
 
 /// The version of clash that this code was built from, for example `0.1.0`.
 pub const CLASH_VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// The only argument of `clash-compile`, for example `--protocol=1`.
+/// The only argument of `clash-compile`, for example `--protocol=2`.
 #[must_use]
 pub fn protocol_argument() -> String {
     format!("--protocol={PROTOCOL_VERSION}")

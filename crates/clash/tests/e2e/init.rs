@@ -122,10 +122,11 @@ fn a_new_policy_reads_well() {
                     glob("**"): allow(sandbox = git_checkout_safe),
                 },
                 "restore": {
-                    ("--worktree", "-W"): ask(
+                    "--worktree": ask(
                         sandbox = git_checkout_safe,
                         reason = "drops work that is not committed",
                     ),
+                    "-W": ask(sandbox = git_checkout_safe, reason = "drops work that is not committed"),
                     ("--staged", "-S"): allow(sandbox = git_checkout_safe),
                     glob("**"): ask(
                         sandbox = git_checkout_safe,

@@ -129,7 +129,7 @@ fn init_in_80_columns() {
       denies                     sudo
       everything else            is asked about, and runs in project
 
-    Write ~/.config/clash/policy.star? yes, no, or view to read its 165 lines [no]:
+    Write ~/.config/clash/policy.star? yes, no, or view to read its 156 lines [no]:
     clash: ~/.config/clash/policy.star was not written
     status=1
     "#);
