@@ -80,8 +80,15 @@ fn links_between_pages_lead_somewhere() {
         let text = std::fs::read_to_string(&page).unwrap();
         for link in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
             let local = !link.starts_with("http") && !link.starts_with('#');
-            let target = page.parent().unwrap().join(link);
+            let (file, heading) = link.split_once('#').unwrap_or((link, ""));
+            let target = page.parent().unwrap().join(file);
             assert!(!local || target.exists(), "{}: {link}", page.display());
+            if local && !heading.is_empty() {
+                let text = std::fs::read_to_string(&target).unwrap().to_lowercase();
+                let title = format!("# {}", heading.replace('-', " "));
+                let has_heading = text.lines().any(|line| line.ends_with(&title));
+                assert!(has_heading, "{}: {link}", page.display());
+            }
         }
     }
 }
