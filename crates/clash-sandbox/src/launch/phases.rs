@@ -19,7 +19,7 @@ pub(super) type LaunchResult<T> = Result<T, LaunchError>;
 
 /// The data that the command's own process needs to restrict itself.
 #[derive(Clone, Copy)]
-pub(super) struct LaunchContext<'a> {
+pub(super) struct CommandContext<'a> {
     pub(super) plan: &'a SandboxPlan,
     pub(super) target: &'a ExecTarget,
     pub(super) filter: &'a [BpfInstruction],
@@ -30,7 +30,7 @@ pub(super) struct LaunchContext<'a> {
 
 /// The data of a launcher that stays as the command's parent.
 pub(super) struct ParentContext<'a> {
-    pub(super) launch: LaunchContext<'a>,
+    pub(super) launch: CommandContext<'a>,
     pub(super) room: Option<&'a RoomPlan>,
     pub(super) helper: Option<&'a HelperProcess>,
     /// The steps of the mount tree before /proc. /proc shows the processes of the process
@@ -54,7 +54,8 @@ pub(super) fn run(
     let filter = prepare::assemble_filter(plan)?;
     let process = prepare::prepare_process(&request, &mut streams)?;
     let (ruleset, ignores_sigchld) = (&process.ruleset, process.ignores_sigchld);
-    let launch = LaunchContext { plan, target: &target, filter: &filter, ruleset, ignores_sigchld };
+    let launch =
+        CommandContext { plan, target: &target, filter: &filter, ruleset, ignores_sigchld };
     let grants = PendingGrants::from_plan(plan, ruleset)?;
     if plan.room.is_none() && plan.watch.is_none() && !process.copies_streams {
         drop(helper);
@@ -83,7 +84,7 @@ pub(super) fn run(
 }
 
 impl<'a> ParentContext<'a> {
-    fn new(launch: LaunchContext<'a>, helper: Option<&'a HelperProcess>) -> Self {
+    fn new(launch: CommandContext<'a>, helper: Option<&'a HelperProcess>) -> Self {
         let room = launch.plan.room.as_ref();
         let steps = room.map_or(&[][..], |room| &room.steps);
         let proc = steps.iter().position(|step| matches!(step, MountStep::Processes { .. }));

@@ -4,13 +4,13 @@ use std::ffi::c_long;
 use std::io;
 
 use super::LaunchError;
-use super::phases::{LaunchContext, LaunchResult};
+use super::phases::{CommandContext, LaunchResult};
 use crate::linux::{caps, landlock, limits, sys};
 
 /// Becomes the command. Returns only on failure. With a watched plan, `listener` gets the
 /// number of the seccomp listener.
 pub(super) fn become_command(
-    launch: LaunchContext<'_>,
+    launch: CommandContext<'_>,
     listener: &mut c_long,
     release_signals: impl FnOnce() -> io::Result<()>,
 ) -> LaunchError {
@@ -23,7 +23,7 @@ pub(super) fn become_command(
 
 /// The order matters: Landlock and the filter need no_new_privs, capabilities are dropped
 /// before the filter, which need not allow the call, and the filter comes last.
-fn restrict(launch: LaunchContext<'_>, listener: &mut c_long) -> LaunchResult<()> {
+fn restrict(launch: CommandContext<'_>, listener: &mut c_long) -> LaunchResult<()> {
     let plan = launch.plan;
     limits::set(&plan.limits, plan.group.is_some())
         .map_err(|e| LaunchError::ResourceLimits(e.into()))?;

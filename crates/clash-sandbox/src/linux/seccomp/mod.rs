@@ -357,17 +357,8 @@ fn check(asm: &mut BpfAssembler, exits: &FilterExits, answer: CallAnswer) {
                 );
             }
         }
-        CallAnswer::SocketpairUnix => {
-            asm.load(data::low(0));
-            asm.jump(BpfTest::Equal(libc::AF_UNIX.cast_unsigned()), allow, eacces);
-        }
-        CallAnswer::Socketpair => {
-            asm.load(data::low(0));
-            asm.jump(BpfTest::Equal(libc::AF_UNIX.cast_unsigned()), JumpTarget::Next, eacces);
-            asm.load(data::low(1));
-            asm.and(SOCK_TYPE_MASK);
-            asm.jump(BpfTest::Equal(libc::SOCK_STREAM.cast_unsigned()), allow, JumpTarget::Next);
-            asm.jump(BpfTest::Equal(libc::SOCK_SEQPACKET.cast_unsigned()), allow, eacces);
+        CallAnswer::SocketpairUnix | CallAnswer::Socketpair => {
+            socket_pair(asm, answer == CallAnswer::SocketpairUnix, allow, eacces);
         }
         CallAnswer::Socket { internet, unix } => socket(asm, internet, unix, allow, eacces),
     }
@@ -375,6 +366,20 @@ fn check(asm: &mut BpfAssembler, exits: &FilterExits, answer: CallAnswer) {
 
 /// The socket type without SOCK_NONBLOCK and SOCK_CLOEXEC.
 const SOCK_TYPE_MASK: u32 = 0xf;
+
+/// Allows unix pairs of every type, or only connected stream and seqpacket pairs.
+fn socket_pair(asm: &mut BpfAssembler, any_type: bool, allow: JumpTarget, refuse: JumpTarget) {
+    let unix = BpfTest::Equal(libc::AF_UNIX.cast_unsigned());
+    asm.load(data::low(0));
+    if any_type {
+        return asm.jump(unix, allow, refuse);
+    }
+    asm.jump(unix, JumpTarget::Next, refuse);
+    asm.load(data::low(1));
+    asm.and(SOCK_TYPE_MASK);
+    asm.jump(BpfTest::Equal(libc::SOCK_STREAM.cast_unsigned()), allow, JumpTarget::Next);
+    asm.jump(BpfTest::Equal(libc::SOCK_SEQPACKET.cast_unsigned()), allow, refuse);
+}
 
 /// Allows TCP, UDP and the routing netlink socket that name lookup needs. MPTCP, SCTP and
 /// SMC are refused, because Landlock's TCP rights do not cover them. Raw sockets are

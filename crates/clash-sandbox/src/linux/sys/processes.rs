@@ -63,7 +63,7 @@ pub(crate) fn run_behind<T: Sync + 'static>(
     settle: fn(&T) -> bool,
     stay: fn(&T, libc::pid_t),
 ) -> Result<(libc::pid_t, libc::pid_t)> {
-    struct Start<'a, T: 'static> {
+    struct GuardStart<'a, T: 'static> {
         job: &'a mut dyn FnMut(),
         stack: *mut c_void,
         with: &'static T,
@@ -75,7 +75,7 @@ pub(crate) fn run_behind<T: Sync + 'static>(
     extern "C" fn between<T: Sync + 'static>(start: *mut c_void) -> c_int {
         // SAFETY: the pointer passed below; its target lives in the frame of the
         // process that waits until `child` is set, and is not used after that.
-        let start = unsafe { &mut *start.cast::<Start<'_, T>>() };
+        let start = unsafe { &mut *start.cast::<GuardStart<'_, T>>() };
         let (with, stay) = (start.with, start.stay);
         // This process and the one that shares its memory both wait meanwhile.
         let child = if (start.settle)(with) { run_and_wait(start.stack, start.job) } else { -1 };
@@ -90,7 +90,8 @@ pub(crate) fn run_behind<T: Sync + 'static>(
     const WAITING: u32 = 0;
     let child = AtomicU32::new(WAITING);
     let (stack_of_job, stack_between) = (stack(512 * 1024)?, stack(64 * 1024)?);
-    let mut start = Start { job: &mut job, stack: stack_of_job, with, settle, stay, child: &child };
+    let mut start =
+        GuardStart { job: &mut job, stack: stack_of_job, with, settle, stay, child: &child };
     let flags = libc::CLONE_VM | libc::CLONE_FILES | libc::SIGCHLD;
     // SAFETY: the new process has its own stack, and this thread, the only one whose
     // memory it uses, stands still below until it is done with that.
@@ -118,15 +119,15 @@ pub(crate) fn run_behind<T: Sync + 'static>(
 /// system calls, its own stack and its argument. It shares the thread-local storage, so it
 /// must not allocate. It may set `errno` only on a failure after which it ends.
 pub(crate) fn run_beside<T: Sync + 'static>(job: fn(&T), with: &'static T) -> Result<libc::pid_t> {
-    struct Start<T: 'static>(fn(&T), &'static T);
+    struct BesideStart<T: 'static>(fn(&T), &'static T);
     extern "C" fn start<T: Sync + 'static>(start: *mut c_void) -> c_int {
         // SAFETY: `start` was leaked below and is never written again.
-        let Start(job, with) = unsafe { &*start.cast::<Start<T>>() };
+        let BesideStart(job, with) = unsafe { &*start.cast::<BesideStart<T>>() };
         job(with);
         // SAFETY: _exit has no preconditions.
         unsafe { libc::_exit(0) }
     }
-    let job = Box::leak(Box::new(Start(job, with)));
+    let job = Box::leak(Box::new(BesideStart(job, with)));
     let stack = stack(64 * 1024)?;
     // SAFETY: the child has its own stack and, by the contract above, writes no
     // memory of ours; what it reads was leaked and is shared between threads.
