@@ -1,4 +1,4 @@
-//! File tools of the agent and links: what is judged is what is opened.
+//! File tools of the agent and links: the hook judges the file that the tool opens.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -129,7 +129,8 @@ fn everyday_file_tools_raise_no_alarm() {
     });
 }
 
-/// File tools follow a link with the user's rights, whatever its maker may read.
+/// File tools follow a link with the user's rights, also to files that the command which
+/// made the link may not read.
 #[test]
 fn no_link_leads_to_a_credential() {
     as_each_user(|m| {

@@ -1,6 +1,6 @@
-//! Files that run or steer something later, in the sandboxes people use: kept from
-//! commands and from the agent's own file tools, under every name they have, while
-//! what holds them can be thrown away as a whole.
+//! Files that run or steer programs later, in the usual sandboxes. Commands and the agent's
+//! file tools cannot change them under any of their names, but can remove a directory that
+//! contains them as a whole.
 
 use std::os::unix::fs::symlink;
 
@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::support::{Machine, Ran, as_each_user, skipped};
 
-/// A script of the user's own, outside every sandbox.
+/// Runs a script of the user's own, outside every sandbox.
 fn bare(m: &Machine, script: &str) -> Ran {
     let config = ["user.name=a", "user.email=a@b", "init.defaultBranch=main"];
     let mut command = m.command("sh");

@@ -46,7 +46,7 @@ fn furnished(m: Machine) -> Machine {
     m
 }
 
-/// The same sandbox in a room, and where no namespaces can be made.
+/// The same sandbox in a room and without namespaces.
 const TIERS: [&[&str]; 2] = [&[], &["--simulate", "no-userns"]];
 
 fn run(m: &Machine, tier: &[&str], sandbox: &str, script: &str) -> Ran {
@@ -56,8 +56,8 @@ fn run(m: &Machine, tier: &[&str], sandbox: &str, script: &str) -> Ran {
     m.clash(args)
 }
 
-/// A command plants a link. Where the monitor does not let it, the link is planted
-/// anyway: it may be from before.
+/// A command plants a link. If the monitor refuses it, the test plants the link: it may be
+/// older than clash.
 fn plant(m: &Machine, tier: &[&str], at: &str, target: &str) {
     let at = m.home().join(at);
     let shown = at.display();
@@ -68,7 +68,7 @@ fn plant(m: &Machine, tier: &[&str], at: &str, target: &str) {
     symlink(target, &at).unwrap();
 }
 
-/// One command plants, the next one tries to use it.
+/// One command plants a link, and the next one tries to use it.
 #[track_caller]
 fn opens_nothing(m: &Machine, at: &str, target: &str, then: &str) {
     for tier in TIERS {
@@ -245,7 +245,7 @@ when({"Bash": allow(), "Read": allow(sandbox = project)})
         let moved = m.home().join("tools/old");
         fs::rename(m.home().join("tools/lib"), &moved).unwrap();
         symlink("old", m.home().join("tools/lib")).unwrap();
-        // Nobody but the user can have made that.
+        // Only the user can have made this link.
         run(&m, &[], "tools", read).succeeds();
         let mut message = m.message("PreToolUse", "Read", json!({"file_path": "x"}));
         message["cwd"] = json!(m.home().join("tools"));

@@ -27,11 +27,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::support::{clash, is_root, skipped, test_file};
 
-/// Run side by side: most of a probe's time is waiting.
+/// Groups of classes that run side by side: a probe mostly waits.
 const SHARDS: [&str; 3] = ["A,B,C,I,N,U", "G,H,J,K", "D,F"];
 
-/// As root without namespaces, what could come to something else than in the other
-/// passes.
+/// The classes whose results can differ for root without namespaces.
 const MAY_DIFFER: [&str; 2] = ["A,B,C,N,U", "G,H,J"];
 
 /// The project, its own temporary files, no network.
@@ -50,21 +49,21 @@ sandbox(
 )
 "#;
 
-/// The same as root may have it where no namespaces can be made: there nothing
-/// counts root's processes, and the planner refuses to promise it.
+/// The same sandbox for root without namespaces: there nothing counts root's processes, and
+/// the planner refuses such a limit.
 fn uncounted() -> String {
     POLICY.replace("strict", "uncounted").replace(r#", "processes": 400"#, "")
 }
 
-/// The one utility that is about an allowed host.
+/// The utility that needs an allowed host.
 const NEEDS_NETWORK: &str = "U18";
 
-/// What every probe came to, by its name.
+/// The result of each probe, by its id.
 type Statuses = BTreeMap<String, String>;
 
 #[derive(Debug, Default, Deserialize, Serialize)]
 struct Expected {
-    /// Why a probe is not blocked, and what would block it. Written by hand.
+    /// The reason why a probe is not blocked, and what would block it. Written by hand.
     open: BTreeMap<String, String>,
     user: Statuses,
     root: Statuses,
@@ -145,7 +144,7 @@ struct Kit {
 }
 
 impl Kit {
-    /// `None`, and a word about it, where something is missing.
+    /// Prints the reason and returns `None` if something is missing.
     fn here() -> Option<Self> {
         let missing = |what: &str| {
             skipped(&format!("the threat probes: {what}"));
@@ -165,7 +164,7 @@ impl Kit {
         }
         let dir = tempfile::Builder::new().prefix("clash-probes-").tempdir_in("/var/tmp").unwrap();
         fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
-        // With whatever else the program needs beside it.
+        // With the compiler, which clash looks for beside itself.
         for file in fs::read_dir(clash().parent().unwrap()).unwrap() {
             let file = file.unwrap();
             fs::copy(file.path(), dir.path().join(file.file_name())).unwrap();
@@ -212,8 +211,8 @@ impl Kit {
         rows
     }
 
-    /// Every probe. What did not even run is given a second chance alone, in
-    /// case the machine was too busy; an escape is never explained away.
+    /// Runs every probe. A probe that did not run gets a second try alone, because the
+    /// machine may have been busy; an escape gets none.
     fn run_all(&self, who: Who, expected: &Statuses) -> Vec<Row> {
         let mut rows = self.run(who, who.shards());
         let inconclusive = |row: &&Row| {
@@ -235,7 +234,7 @@ fn is_good(status: &str) -> bool {
     matches!(status, "BLOCKED" | "OK")
 }
 
-/// Written past the test runner's capture, as what is skipped.
+/// Prints past the test runner's capture.
 fn improved(what: &str) {
     let hint = "record it with CLASH_RECORD_PROBES=1";
     let _ = writeln!(std::io::stderr(), "IMPROVED: probe {what}; {hint}");

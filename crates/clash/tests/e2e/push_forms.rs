@@ -1,7 +1,7 @@
-//! A hundred ways to push. `git push` is denied, other git may work in the
-//! project, everything else is allowed without the network: whatever a form
-//! looks like, it is refused, asked about, or runs without the rights it wanted.
-//! What is allowed is run for real, and the remote is looked at afterwards.
+//! A hundred ways to write `git push`. The policy denies `git push`, lets other git commands
+//! work in the project, and allows everything else without the network. Each form must be
+//! refused, asked about, or run without reaching the remote. The test runs the allowed
+//! forms and then looks at the remote.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -44,7 +44,7 @@ impl<'m> Repository<'m> {
         repository
     }
 
-    /// As the developer's own shell, in no sandbox.
+    /// Runs a script outside every sandbox, as the developer's own shell does.
     fn outside(&self, script: &str) -> Ran {
         Ran::of(self.m.command("bash").args(["-c", script]))
     }
@@ -75,7 +75,7 @@ fn the_forms_push_where_nothing_stops_them() {
         repository.outside(&script);
         repository.pushed()
     };
-    // A sample: the test below means something only if the remote can be reached.
+    // The test below proves something only if these forms reach the remote without clash.
     let sample: Vec<&String> = forms.iter().step_by(20).filter(pushing).collect();
     assert!(sample.len() >= 4, "{sample:?}");
 }

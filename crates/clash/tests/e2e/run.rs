@@ -1,4 +1,4 @@
-//! A whole agent in a room of its own: `clash run`.
+//! `clash run` runs a whole agent in a room of its own.
 
 use std::fs;
 use std::os::linux::net::SocketAddrExt;
@@ -23,8 +23,7 @@ when({
 
 const SECRET: &str = "secret-key-material";
 
-/// A machine with a policy, a secret and an agent that does what its arguments,
-/// a shell script, say.
+/// A machine with a policy, a secret and an agent that runs its argument as a shell script.
 fn with_agent(m: Machine, name: &str) -> Machine {
     let m = m.policy(POLICY);
     m.write(".ssh/id_ed25519", SECRET);
@@ -34,7 +33,7 @@ fn with_agent(m: Machine, name: &str) -> Machine {
     m
 }
 
-/// The same with clash installed for the agent.
+/// The same machine with clash installed for the agent.
 fn with_asking_agent(m: Machine, name: &str) -> Machine {
     let m = with_agent(m, name);
     m.clash(["install", "--agent", name, "--yes"]).succeeds();
@@ -49,7 +48,7 @@ fn run(m: &Machine, name: &str, script: &str) -> Ran {
     Ran::of(&mut command)
 }
 
-/// What an agent's room hides, whoever the agent is.
+/// A script that tries to reach everything that the room of any agent hides.
 const LOOK: &str = "cat ~/.ssh/id_ed25519 ~/other/work.txt; ls -A ~ /tmp; echo x > /tmp/x; \
                     echo x > ~/.bashrc; echo done > done.txt; env";
 
@@ -71,7 +70,7 @@ fn an_agent_without_hooks_is_confined_by_its_room() {
         is_confined(&m, &ran);
         assert!(ran.stderr.contains("its actions are not judged, this room is all"), "{ran:?}");
         assert_eq!(fs::read_to_string(m.home().join(".aider/state")).unwrap(), "kept\n");
-        // Nothing of clash is there, and no rooms can be made.
+        // The room shows no files of clash, and no rooms can be made in it.
         let inside = format!("ls {}; unshare -Ur true", m.state().display());
         run(&m, "aider", &inside).fails();
     });
@@ -87,7 +86,7 @@ fn an_agent_with_hooks_sees_no_more_than_one_without() {
     });
 }
 
-/// The clients were seen to obey these files without a word.
+/// The real clients obey these files and do not tell the user.
 #[test]
 fn an_agent_that_a_project_keeps_from_asking_is_not_started() {
     let off = [
@@ -111,7 +110,7 @@ fn an_agent_that_a_project_keeps_from_asking_is_not_started() {
         let said = m.clash(["status"]).stdout;
         assert!(said.contains("this project works against clash"), "{agent}: {said}");
         m.clash(["doctor"]).exits(1).says(file);
-        // Below the project's root, where some clients look instead.
+        // Some clients read the file in the working directory instead.
         if agent != "opencode" {
             fs::rename(m.project().join(file), m.project().join("elsewhere")).unwrap();
             m.write("app/.git/HEAD", "ref: refs/heads/main\n");
@@ -121,7 +120,7 @@ fn an_agent_that_a_project_keeps_from_asking_is_not_started() {
             command.args(["run", "--"]).arg(own).arg("echo started > started");
             Ran::of(command.current_dir(m.project().join("sub"))).exits(1).says(file);
         }
-        // Without clash there is nothing to keep it from.
+        // Without clash there are no hooks to switch off.
         m.clash(["uninstall", "--agent", agent]).succeeds();
         start().succeeds().says("its actions are not judged").says("clash install --agent");
     }
@@ -152,8 +151,8 @@ fn an_agent_writes_its_state_and_no_steering_files() {
     });
 }
 
-/// Root gets no rooms inside its room: whatever its actions need one for is
-/// refused there, and nothing runs with the agent's own rights.
+/// Root gets no rooms inside its room: an action that needs one is refused, and no action
+/// runs with the agent's own rights.
 #[test]
 fn every_action_has_a_room_inside_the_room() {
     as_each_user(|m| {
@@ -162,7 +161,7 @@ fn every_action_has_a_room_inside_the_room() {
         m.write(".claude/token", "token-of-the-agent");
         let ran = run(&m, "claude", &format!("{clash} exec -- rm done.txt; echo $?")).succeeds();
         assert!(ran.stdout.ends_with("126\n") && ran.stderr.contains("nothing is deleted"));
-        // Held by Landlock and seccomp alone, with or without a room.
+        // Landlock and seccomp alone enforce this sandbox, with or without a room.
         m.write("app/notes", "notes\n");
         let look =
             format!("{clash} exec -- head notes ~/.claude/token; {clash} exec -- head -c0 x");
@@ -205,7 +204,7 @@ fn actions_inside_a_room_share_the_projects_cache() {
         if m.who == Who::Nobody {
             assert_eq!(ran.stdout, "lib.rs\npatched\noriginal\n", "{ran:?}");
         }
-        // An agent that does not ask has the project's cache in its own room.
+        // An agent without hooks has the project's cache in its own room.
         let m = with_agent(m, "aider");
         let script =
             "echo patched > ~/.cargo/registry/src/x/lib.rs && cat ~/.cargo/registry/src/x/*";
@@ -244,7 +243,7 @@ fn making_rooms_does_not_undo_the_room_around_them() {
     });
 }
 
-/// Agents leave servers running that carry out commands for whoever connects.
+/// Agents leave servers running that run commands for every client that connects.
 #[test]
 fn a_daemon_outside_does_nothing_for_an_agent_inside() {
     as_each_user(|m| {

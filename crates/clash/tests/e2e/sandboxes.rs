@@ -1,5 +1,5 @@
-//! `clash sandbox check` and `clash sandbox test`: whether this machine holds what
-//! a policy says, found out by trying.
+//! `clash sandbox check` and `clash sandbox test`, which try whether this machine enforces a
+//! policy.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -16,7 +16,7 @@ settings(default = ask(), default_sandbox = project)
 sandbox(name = "part", fs = {"$PWD": allow(FULL), "$PWD/secret": deny(), "$HOME/notes": allow("r")})
 "#;
 
-/// Everything below a directory but clash's own, with its content.
+/// All files below a directory with their content, without clash's own.
 fn tree(dir: &Path) -> Vec<(PathBuf, String)> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(dir).unwrap() {
@@ -159,7 +159,7 @@ fn every_sandbox_is_checked_for_this_host_and_for_others() {
     });
 }
 
-/// Whatever the host, there is a plan or a refusal that says what to do.
+/// On every host there is a plan, or a refusal that names the fix.
 #[test]
 fn a_plan_for_another_host_is_a_plan_or_a_refusal_with_its_fix() {
     let m = Machine::new(Who::Me).policy(POLICY).settled();

@@ -1,5 +1,5 @@
-//! A session stays in the directory in which it began, whatever a command does to the
-//! project's name.
+//! A session stays in the directory in which it began, even if a command replaces the
+//! directory.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -68,7 +68,7 @@ impl Session {
         self.m.trace().iter().filter(|record| record["event"] == "alarm").count()
     }
 
-    /// Nothing is judged and nothing runs any more, and the user is told.
+    /// Checks that hook and launcher refuse everything and that the user is told.
     #[track_caller]
     fn is_over(&self) {
         self.bash("cat id_ed25519").is("deny", "start a new session");
@@ -93,8 +93,8 @@ fn a_link_in_the_place_of_the_project_opens_nothing() {
     as_each_user(|m| {
         let s = Session::begun(m);
         let ssh = s.m.home().join(".ssh");
-        // By a command of the session itself. Where the monitor does not let it make
-        // the link, the link is made anyway.
+        // A command of the session makes the link. If the monitor refuses it, the test makes
+        // the link.
         let (tmp, to) = (s.m.tmp(), ssh.display());
         let _ = s.launch(&format!("cd {} && rmdir app && ln -s {to} app", tmp.display()));
         let _ = fs::remove_dir(&s.project);
@@ -187,7 +187,7 @@ fn an_older_session_record_is_completed_unless_a_link_is_there() {
     });
 }
 
-/// A user reaches projects by links that no sandbox can have made.
+/// The user's own links to projects, which no sandbox can have made.
 #[test]
 fn a_project_behind_a_link_of_the_user_works() {
     as_each_user(|m| {

@@ -1,5 +1,5 @@
-//! `$TMPDIR` is the session's own directory: commands and file tools of a session
-//! share it, and neither the host nor another session has a part in it.
+//! `$TMPDIR` is the session's own directory. Commands and file tools of the session share
+//! it; the host and other sessions do not.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -19,7 +19,7 @@ when({
 })
 "#;
 
-/// A file in the host's /tmp, which is gone with it.
+/// A file in the host's /tmp, removed when this value is dropped.
 struct HostFile(PathBuf);
 
 impl HostFile {
@@ -50,7 +50,7 @@ fn asks(m: &Machine, session: &str, tool: &str, input: Value) -> Value {
     document["hookSpecificOutput"].clone()
 }
 
-/// Runs a script as the client would after its hook.
+/// Runs a script as the client does after its hook.
 fn bash(m: &Machine, session: &str, script: &str) -> Ran {
     let answer = asks(m, session, "Bash", json!({"command": script}));
     let line = answer["updatedInput"]["command"].as_str().unwrap_or_else(|| panic!("{answer}"));
@@ -58,7 +58,7 @@ fn bash(m: &Machine, session: &str, script: &str) -> Ran {
     Ran::of(shell.env("CLAUDE_CODE_SESSION_ID", session).args(["-c", line]))
 }
 
-/// The path that a file tool is given instead.
+/// The path that the hook gives to a file tool instead.
 fn moved(m: &Machine, session: &str, tool: &str, path: &Path) -> PathBuf {
     let answer = asks(m, session, tool, json!({"file_path": path, "content": ""}));
     assert_eq!(answer["permissionDecision"], "allow", "{answer}");
@@ -84,7 +84,7 @@ fn commands_of_a_session_share_tmp_under_all_its_names() {
         );
         let ran = bash(&m, "one", &script).succeeds();
         assert_eq!(ran.stdout, "first\n".repeat(5));
-        // In another sandbox, too.
+        // Another sandbox of the session shows it too.
         let read = "python3 -c 'print(open(\"/tmp/a\").read())'";
         assert_eq!(bash(&m, "one", read).succeeds().stdout.trim(), "first");
         // The project is in the host's /tmp and stays where it is.
@@ -107,7 +107,7 @@ fn file_tools_and_commands_mean_the_same_tmp() {
         bash(&m, "one", "echo said > /tmp/b").succeeds();
         let read = moved(&m, "one", "Read", Path::new("/tmp/b"));
         assert_eq!(fs::read_to_string(read).unwrap(), "said\n");
-        // A path that was shown once is good as it is.
+        // The path that the hook gave is accepted as it is.
         let answer = asks(&m, "one", "Read", json!({"file_path": real}));
         assert_eq!(answer["permissionDecision"], "allow", "{answer}");
         let all = asks(&m, "one", "Glob", json!({"pattern": "/tmp/*.txt"}));
@@ -126,14 +126,14 @@ fn the_hosts_tmp_is_neither_seen_nor_changed() {
         assert_eq!(bash(&m, "one", search).succeeds().stdout.trim(), "[]");
         bash(&m, "one", &format!("cat {path}")).fails();
         bash(&m, "one", &format!("rm {path}")).fails();
-        // It may have the name: the file is another.
+        // The room has another file under this name.
         bash(&m, "one", &format!("echo evil > {path}")).succeeds();
         assert_eq!(object.text(), "assembly of a build outside");
         assert_ne!(moved(&m, "one", "Write", &object.0), object.0);
-        // A link into the host's is of no use either.
+        // A link into the host's /tmp does not help either.
         bash(&m, "one", &format!("ln -s {path} l; cat l; echo evil > l"));
         assert_eq!(object.text(), "assembly of a build outside");
-        // A read of a file that only the host has is judged as any other.
+        // A read of a file that only the host has is judged like any other read.
         let host = HostFile::new("of-the-user", "");
         let answer = asks(&m, "one", "Read", json!({"file_path": host.0}));
         assert_ne!(answer["permissionDecision"], "allow", "{answer}");

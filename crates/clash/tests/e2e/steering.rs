@@ -1,5 +1,5 @@
-//! Commands that an agent can steer into running other code: none of them gets a
-//! key, a token or the network without a question.
+//! Commands that an agent can make run other code. None of them gets a key, a token or the
+//! network without a question.
 
 use std::path::Path;
 use std::process::{Child, Stdio};
@@ -38,7 +38,7 @@ fn bare(m: &Machine, script: &str) -> Ran {
     Ran::of(&mut command).succeeds()
 }
 
-/// The command that the hook made of one, as the client runs it.
+/// The command as the hook has rewritten it.
 fn decided(m: &Machine, line: &str) {
     let mut command = m.command("sh");
     command.args(["-c", line]).env("CLAUDE_CODE_SESSION_ID", "test-session");
@@ -68,7 +68,7 @@ fn plant(m: &Machine, at: &str) {
     bare(m, &origin);
 }
 
-/// Neither the hook nor the launcher lets a command run unasked, and nothing leaks.
+/// Checks that hook and launcher ask or refuse, and that the command reads no secret.
 #[track_caller]
 fn is_not_run(m: &Machine, script: &str) {
     let answer = m.bash(script);

@@ -1,9 +1,9 @@
-//! A fresh project of each toolchain: `clash init --quick`, then the everyday
-//! commands as an agent would send them, each decided by the generated policy and
-//! run in the sandbox it names. One that is refused or fails is a false block.
+//! A new project for each toolchain. After `clash init --quick` the generated policy decides
+//! its everyday commands, and each runs in its sandbox. A command that is refused or fails
+//! is a false block.
 //!
-//! What fetches from a registry or takes long runs with `CLASH_NIGHTLY=1`. A
-//! toolchain that is not installed is skipped, loudly.
+//! Commands that fetch or take long run with `CLASH_NIGHTLY=1`. A toolchain that is not
+//! installed is skipped with a `SKIPPED` line.
 
 use std::collections::BTreeSet;
 use std::net::{TcpListener, TcpStream};
@@ -30,7 +30,7 @@ struct Everyday {
     steps: &'static [&'static [&'static str]],
     /// Steps that take long.
     nightly: &'static [&'static [&'static str]],
-    /// Scripts the policy asks about; the answer is yes.
+    /// Scripts that the policy asks about; the test answers yes.
     asked: &'static [&'static str],
     /// Steps that fetch; skipped where the first of them fails without clash as well.
     fetching: &'static [&'static [&'static str]],
@@ -147,7 +147,7 @@ fn everyday_of(it: &Everyday, who: Who, search: &str, nightly: bool) {
         Ran::of(m.command("git").args(["init", "-q"])).succeeds();
     }
     let equipped = |mut command: Command| {
-        // What a company's mirror or certificate needs to be known to everybody.
+        // Settings for mirrors and certificates, which every user needs.
         for name in [
             "CARGO_HTTP_CAINFO",
             "GOPROXY",
@@ -191,7 +191,7 @@ fn everyday_of(it: &Everyday, who: Who, search: &str, nightly: bool) {
             Ran::of(equipped(m.command(program)).args(args)).code == Some(0)
         };
         match it.fetching.first() {
-            // What it fetched is fetched again, or found.
+            // It fetches the files again, or finds them in the cache.
             Some(first) if !bare(first) => {
                 skipped(&format!(
                     "{} fetching: `{}` fails here without clash",
@@ -218,8 +218,8 @@ fn decided(m: &Machine, step: &str) -> String {
     m.clash(["explain", "bash", step]).stdout
 }
 
-/// Who can run the toolchain, and the search path that finds it: a plain user if
-/// it is installed for everybody.
+/// The user who can run the toolchain, and the search path that finds it: a plain user if
+/// it is installed for all users.
 fn toolchain_path(it: &Everyday) -> Result<(Who, String), &'static str> {
     let system = "/usr/local/bin:/usr/bin:/bin";
     let lies = |program: &str, search: &str| {

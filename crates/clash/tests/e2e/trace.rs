@@ -1,4 +1,4 @@
-//! The trace: complete, in order, never torn.
+//! The trace has every record, whole and in order.
 
 use std::process::Stdio;
 
@@ -87,7 +87,7 @@ fn an_answer_is_in_the_trace_even_if_the_hook_is_killed() {
     for n in 0..20 {
         let message = m.message("PreToolUse", "Bash", json!({"command": format!("make {n}")}));
         let mut child = m.start_hook(message.to_string().as_bytes());
-        // The first byte of the answer is out: kill it now.
+        // The hook has begun to answer: kill it now.
         let mut first = [0];
         child.stdout.as_mut().unwrap().read_exact(&mut first).unwrap();
         let _ = child.kill();

@@ -146,8 +146,8 @@ pub(super) const JAVA: Everyday = Everyday {
     ..NOTHING
 };
 
-/// From the repository that Debian's packages of Maven's plugins are installed in. Java
-/// asks the list of users for its home, and in that one nobody has none.
+/// Uses the repository of Debian's packages of Maven plugins. Java reads the home from the
+/// user database, where the user `nobody` has none.
 pub(super) const MAVEN: Everyday = Everyday {
     toolchain: "java",
     sandboxes: &["java_safe", "java_full"],
