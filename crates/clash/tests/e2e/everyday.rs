@@ -37,6 +37,7 @@ fn everyday_commands_run_and_outward_ones_are_asked_about() {
         "[package]\nname = \"core\"\nversion = \"0.1.0\"\nedition = \"2024\"\n",
     );
     m.write("app/src/main.rs", "fn main() {}\n");
+    m.write("app/.git/HEAD", "ref: refs/heads/main\n");
     m.clash(["init", "--quick"]).succeeds();
     let (mut harmless_allowed, mut outward_allowed) = (0, Vec::new());
     for EverydayCommand { kind, script } in commands() {

@@ -313,7 +313,7 @@ fn run_takes_any_sandbox_except_an_unrestricted_one() {
     named("nosuch").exits(125).says("there is no sandbox `nosuch`").says("agent");
     m.clash(["run", "--", "no-such-agent"]).exits(127).says("`no-such-agent` not found");
     m.clash(["run"]).exits(2);
-    m.clash(["run", "--help"]).succeeds().says("in a room of its own");
+    m.clash(["run", "--help"]).succeeds().says("Run a whole agent in a sandbox");
 }
 
 #[test]
