@@ -37,6 +37,12 @@ fn everyday_commands_run_and_outward_ones_are_asked_about() {
         "[package]\nname = \"core\"\nversion = \"0.1.0\"\nedition = \"2024\"\n",
     );
     m.write("app/src/main.rs", "fn main() {}\n");
+    m.write("app/package.json", "{\"name\": \"web\", \"scripts\": {\"test\": \"node test.js\"}}\n");
+    m.write("app/package-lock.json", "{\"lockfileVersion\": 3}\n");
+    m.write("app/pyproject.toml", "[project]\nname = \"api\"\nversion = \"0.1\"\n");
+    m.write("app/go.mod", "module example.com/app\n");
+    m.write("app/Makefile", "all:\n");
+    m.write("app/.github/workflows/ci.yml", "on: push\n");
     m.write("app/.git/HEAD", "ref: refs/heads/main\n");
     m.clash(["init", "--quick"]).succeeds();
     let (mut harmless_allowed, mut outward_allowed) = (0, Vec::new());

@@ -75,22 +75,22 @@ fn of_session(m: &Machine, session: &str) -> PathBuf {
 fn commands_of_a_session_share_tmp_under_all_its_names() {
     as_each_user(|m| {
         let m = m.policy(POLICY);
-        bash(&m, "one", "echo first > /tmp/a").succeeds();
+        bash(&m, "one", "echo first > /tmp/clash-test-a").succeeds();
         let own = of_session(&m, "one");
         let script = format!(
-            "cat /tmp/a /var/tmp/a $TMPDIR/a {}/a {}/a; mkfifo /tmp/pipe",
+            "cat /tmp/clash-test-a /var/tmp/clash-test-a $TMPDIR/clash-test-a {}/clash-test-a {}/clash-test-a; mkfifo /tmp/pipe",
             m.tmp().display(),
             own.display()
         );
         let ran = bash(&m, "one", &script).succeeds();
         assert_eq!(ran.stdout, "first\n".repeat(5));
         // Another sandbox of the session shows it too.
-        let read = "python3 -c 'print(open(\"/tmp/a\").read())'";
+        let read = "python3 -c 'print(open(\"/tmp/clash-test-a\").read())'";
         assert_eq!(bash(&m, "one", read).succeeds().stdout.trim(), "first");
         // The project is in the host's /tmp and stays where it is.
         bash(&m, "one", "echo x > made.txt").succeeds();
         assert!(m.project().join("made.txt").exists());
-        assert!(!Path::new("/tmp/a").exists());
+        assert!(!Path::new("/tmp/clash-test-a").exists());
         let mode = fs::metadata(&own).unwrap();
         assert_eq!(std::os::unix::fs::MetadataExt::mode(&mode) & 0o777, 0o700);
     });
@@ -215,11 +215,11 @@ fn without_a_session_tmp_is_the_commands_own() {
         let m = m.policy(POLICY);
         let host = HostFile::new("of-the-user", "kept");
         let path = host.0.display();
-        let script = format!("echo x > $TMPDIR/a && echo y > /tmp/b && ! cat {path} && ls -A /tmp");
+        let script = format!("echo x > $TMPDIR/a && echo y > /tmp/clash-test-b && ! cat {path} && ls -A /tmp");
         m.inside("project", &script).succeeds();
-        m.inside("project", "! cat /tmp/b").succeeds();
+        m.inside("project", "! cat /tmp/clash-test-b").succeeds();
         assert_eq!(fs::read_dir(m.tmp()).unwrap().count(), 0);
-        assert!(!Path::new("/tmp/b").exists());
+        assert!(!Path::new("/tmp/clash-test-b").exists());
     });
 }
 
