@@ -215,7 +215,9 @@ fn without_a_session_tmp_is_the_commands_own() {
         let m = m.policy(POLICY);
         let host = HostFile::new("of-the-user", "kept");
         let path = host.0.display();
-        let script = format!("echo x > $TMPDIR/a && echo y > /tmp/clash-test-b && ! cat {path} && ls -A /tmp");
+        let script = format!(
+            "echo x > $TMPDIR/a && echo y > /tmp/clash-test-b && ! cat {path} && ls -A /tmp"
+        );
         m.inside("project", &script).succeeds();
         m.inside("project", "! cat /tmp/clash-test-b").succeeds();
         assert_eq!(fs::read_dir(m.tmp()).unwrap().count(), 0);
