@@ -64,6 +64,38 @@ impl UserContext {
     }
 }
 
+/// The names in a project's directory behind which clients find settings that may work
+/// against clash (`Agent::hostile`).
+const SETTINGS_NAMES: [&str; 14] = [
+    ".amazonq",
+    ".claude",
+    ".codex",
+    ".factory",
+    ".gemini",
+    ".github",
+    ".kilo",
+    ".kiro",
+    ".opencode",
+    ".qwen",
+    "kilo.json",
+    "kilo.jsonc",
+    "opencode.json",
+    "opencode.jsonc",
+];
+
+/// False if no client can find settings for a project. Every launch asks, so this takes
+/// one system call for each name and reads no file.
+pub fn may_have_settings(project: &Path) -> bool {
+    use std::io::ErrorKind::{NotADirectory, NotFound};
+    // Clients also read the directories above, up to the root of the repository.
+    settings_roots(project).iter().any(|root| {
+        SETTINGS_NAMES.iter().any(|name| match root.join(name).symlink_metadata() {
+            Ok(_) => true,
+            Err(error) => !matches!(error.kind(), NotFound | NotADirectory),
+        })
+    })
+}
+
 /// The directories whose settings clients read for a project: its own, those above it
 /// up to the root of the repository, and the main worktree's.
 pub(crate) fn settings_roots(project: &Path) -> Vec<PathBuf> {
@@ -77,4 +109,67 @@ pub(crate) fn settings_roots(project: &Path) -> Vec<PathBuf> {
         roots.extend(own.and_then(|own| own.ancestors().nth(3).map(Path::to_path_buf)));
     }
     roots
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::AGENTS;
+
+    /// Every file that makes some agent's settings hostile is behind a name of the list,
+    /// else a launch would not look at it.
+    #[test]
+    fn every_hostile_file_is_behind_a_settings_name() {
+        let hostile = r#"{"disableAllHooks": true, "shell": "x", "hooksConfig": {"enabled": false},
+            "tools": {"disableHooks": true}}"#;
+        let names = [
+            "",
+            "settings.json",
+            "settings.local.json",
+            "cli-agents/clash.json",
+            "agents/clash.json",
+            "opencode.json",
+            "opencode.jsonc",
+            "kilo.json",
+            "kilo.jsonc",
+            "clash.json",
+            "config.toml",
+        ];
+        let mut found = std::collections::BTreeSet::new();
+        for agent in AGENTS {
+            for name in names {
+                let dir = tempfile::tempdir().unwrap();
+                let user = UserContext {
+                    home: dir.path().join("home"),
+                    tmp: "/tmp".into(),
+                    state: dir.path().join("state"),
+                    machine_state: "/nowhere".into(),
+                    user_id: 1,
+                    variable: |_| None,
+                };
+                let project = dir.path().join("app");
+                std::fs::create_dir(&project).unwrap();
+                assert!(!may_have_settings(&project));
+                for path in (agent.steers)(&user, &project) {
+                    let text = if name == "config.toml" {
+                        "[features]\nhooks = false\ncodex_hooks = false\n"
+                    } else {
+                        hostile
+                    };
+                    let file = if name.is_empty() { path.clone() } else { path.join(name) };
+                    if !file.starts_with(&project)
+                        || std::fs::create_dir_all(file.parent().unwrap()).is_err()
+                    {
+                        continue;
+                    }
+                    let _ = std::fs::write(&file, text);
+                    if (agent.hostile)(&user, &project).is_some() {
+                        found.insert(agent.name);
+                        assert!(may_have_settings(&project), "{}", file.display());
+                    }
+                }
+            }
+        }
+        assert!(found.len() >= 9, "{found:?}");
+    }
 }

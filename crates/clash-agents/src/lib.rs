@@ -46,7 +46,7 @@ pub use agent::{
     ToolUseResult, WiringProblem, agent_with_shell_wrapper, find_agent, find_agent_by_program,
     settings_for_policies, steering_paths,
 };
-pub use context::{AGENTS_SHELL, SHELL_LAUNCHER, UserContext};
+pub use context::{AGENTS_SHELL, SHELL_LAUNCHER, UserContext, may_have_settings};
 pub use message::{
     HookAnswer, HookEvent, HookMessage, HookReply, MessageError, ParsedMessage, SampleCall,
 };

@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use clash_agents::{AGENTS, Agent};
+use clash_agents::{AGENTS, Agent, may_have_settings};
 
 use crate::dirs::Dirs;
 
@@ -30,6 +30,7 @@ pub(crate) fn refuse_hostile_settings(
     let user = dirs.for_agents();
     let problem = match agent {
         Some(agent) => (agent.hostile)(&user, project),
+        None if !may_have_settings(project) => None,
         // Most projects have no such file, so the installation is looked at last.
         None => AGENTS.iter().find_map(|agent| {
             let problem = (agent.hostile)(&user, project)?;
