@@ -14,7 +14,7 @@ pub(crate) use text::{HomeNames, columns, wrap};
 
 /// Standard output for a command.
 #[derive(Debug)]
-pub(crate) struct Out {
+pub(crate) struct CommandOutput {
     stdout: io::Stdout,
     colour: bool,
     columns: Option<usize>,
@@ -24,7 +24,7 @@ pub(crate) struct Out {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Tone {
+pub(crate) enum TextTone {
     Good,
     Bad,
     Care,
@@ -32,7 +32,7 @@ pub(crate) enum Tone {
     Strong,
 }
 
-impl Tone {
+impl TextTone {
     fn code(self) -> &'static str {
         match self {
             Self::Good => "32",
@@ -44,7 +44,7 @@ impl Tone {
     }
 }
 
-impl Out {
+impl CommandOutput {
     pub(crate) fn new() -> Self {
         let stdout = io::stdout();
         let colour = stdout.is_terminal() && env::text(env::NO_COLOR).is_none();
@@ -90,7 +90,7 @@ impl Out {
     }
 
     /// The text in a tone, where the terminal has tones.
-    pub(crate) fn tone(&self, tone: Tone, text: &str) -> String {
+    pub(crate) fn tone(&self, tone: TextTone, text: &str) -> String {
         if self.colour {
             format!("\u{1b}[{}m{text}\u{1b}[0m", tone.code())
         } else {
@@ -102,11 +102,11 @@ impl Out {
 /// Says on a terminal what is going on once it takes more than a second, and
 /// takes it back when it is over. Elsewhere nobody is waiting.
 #[derive(Debug)]
-pub(crate) struct Progress {
+pub(crate) struct ProgressLine {
     over: Option<(mpsc::Sender<()>, thread::JoinHandle<()>)>,
 }
 
-impl Progress {
+impl ProgressLine {
     pub(crate) fn of(what: &'static str) -> Self {
         if !io::stderr().is_terminal() {
             return Self { over: None };
@@ -127,7 +127,7 @@ impl Progress {
     }
 }
 
-impl Drop for Progress {
+impl Drop for ProgressLine {
     fn drop(&mut self) {
         if let Some((over, shown)) = self.over.take() {
             drop(over);

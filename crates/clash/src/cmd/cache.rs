@@ -12,7 +12,7 @@ use serde_json::json;
 use super::{project, unless_closed};
 use crate::dirs::Dirs;
 use crate::exit;
-use crate::ui::{Failure, Out, Tone};
+use crate::ui::{CommandOutput, Failure, TextTone};
 
 /// A build reads the caches that all projects share, such as `~/.cargo/registry`. The
 /// files that it adds or changes there stay in a cache of the project, so that no
@@ -48,7 +48,7 @@ enum CacheVerb {
 }
 
 impl Args {
-    pub(crate) fn run(self, out: &mut Out) -> Result<u8, Failure> {
+    pub(crate) fn run(self, out: &mut CommandOutput) -> Result<u8, Failure> {
         match self.what {
             CacheVerb::List { json } => list(out, &Dirs::from_env()?, json),
             CacheVerb::Clear { project: given, all, json } => {
@@ -105,7 +105,7 @@ fn size(path: &Path) -> u64 {
     entries.map(|entry| size(&entry.path())).fold(own, u64::saturating_add)
 }
 
-fn list(out: &mut Out, dirs: &Dirs, json: bool) -> Result<u8, Failure> {
+fn list(out: &mut CommandOutput, dirs: &Dirs, json: bool) -> Result<u8, Failure> {
     let mut projects = Vec::new();
     for dir in directories(&dirs.project_caches()) {
         let project = path_of(dir.file_name().unwrap_or_default());
@@ -127,14 +127,17 @@ fn list(out: &mut Out, dirs: &Dirs, json: bool) -> Result<u8, Failure> {
     unless_closed(show(out, &projects))
 }
 
-fn show(out: &mut Out, projects: &[(PathBuf, Vec<(ProjectCache, u64)>)]) -> std::io::Result<()> {
+fn show(
+    out: &mut CommandOutput,
+    projects: &[(PathBuf, Vec<(ProjectCache, u64)>)],
+) -> std::io::Result<()> {
     if projects.is_empty() {
         return out.line("no project has caches of its own");
     }
     for (project, caches) in projects {
         let all = caches.iter().map(|(_, bytes)| bytes).sum();
         let name = project.display().to_string();
-        out.line(format!("{}  {}", out.tone(Tone::Strong, &name), readable(all)))?;
+        out.line(format!("{}  {}", out.tone(TextTone::Strong, &name), readable(all)))?;
         for (cache, bytes) in caches {
             out.line(format!("  {:>9}  {}", readable(*bytes), cache.of))?;
         }
@@ -154,7 +157,7 @@ fn readable(bytes: u64) -> String {
     format!("{value} {unit}")
 }
 
-fn clear(out: &mut Out, owners: &[PathBuf], json: bool) -> Result<u8, Failure> {
+fn clear(out: &mut CommandOutput, owners: &[PathBuf], json: bool) -> Result<u8, Failure> {
     let (mut removed, mut left) = (Vec::new(), Vec::new());
     for owner in owners {
         for ProjectCache { dir, of } in caches(owner) {
@@ -175,7 +178,7 @@ fn clear(out: &mut Out, owners: &[PathBuf], json: bool) -> Result<u8, Failure> {
     Ok(if all { exit::OK } else { exit::FAILED })
 }
 
-fn tell(out: &mut Out, removed: &[String], left: &[String]) -> std::io::Result<()> {
+fn tell(out: &mut CommandOutput, removed: &[String], left: &[String]) -> std::io::Result<()> {
     for of in removed {
         out.line(format!("removed the project's own part of {of}"))?;
     }

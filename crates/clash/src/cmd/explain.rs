@@ -14,14 +14,14 @@ use crate::decision::{self, DecisionContext};
 use crate::held_path::HeldPaths;
 use crate::policy::LoadedPolicy;
 use crate::say;
-use crate::ui::{Failure, Out, Tone};
+use crate::ui::{CommandOutput, Failure, TextTone};
 use clash_agents::shell_quoted;
 use clash_agents::tool_input::{self, CallContext};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
-    what: What,
+    what: ExplainedAction,
     /// The project the action belongs to; found from the working directory if not given
     #[arg(long, value_name = "DIR", global = true)]
     project: Option<PathBuf>,
@@ -37,7 +37,7 @@ pub(crate) struct Args {
 }
 
 #[derive(Debug, Subcommand)]
-enum What {
+enum ExplainedAction {
     /// A command line or script; the word `bash` can be left out
     Bash {
         /// The script as one argument, or the words of a command. Options of the
@@ -81,7 +81,7 @@ fn script(words: &[String]) -> String {
 }
 
 impl Args {
-    pub(crate) fn run(self, out: &mut Out) -> Result<u8, Failure> {
+    pub(crate) fn run(self, out: &mut CommandOutput) -> Result<u8, Failure> {
         let (dirs, project) = project(self.project)?;
         let (tool, input) = input(self.what, &dirs.home)?;
         let action = Action { agent: self.agent, tool, mode: self.mode, input };
@@ -109,16 +109,16 @@ fn untrusted(policy: &LoadedPolicy) -> Result<Vec<LayerKind>, Failure> {
     Ok(kinds)
 }
 
-fn input(what: What, home: &Path) -> Result<(String, ToolInput), Failure> {
+fn input(what: ExplainedAction, home: &Path) -> Result<(String, ToolInput), Failure> {
     let (tool, input) = match what {
-        What::Bash { script: words } | What::Command(words) => {
+        ExplainedAction::Bash { script: words } | ExplainedAction::Command(words) => {
             ("Bash".to_owned(), json!({"command": script(&words)}))
         }
-        What::Read { path } => ("Read".to_owned(), json!({"file_path": path})),
-        What::Write { path } => ("Write".to_owned(), json!({"file_path": path})),
-        What::Edit { path } => ("Edit".to_owned(), json!({"file_path": path})),
-        What::Webfetch { url } => ("WebFetch".to_owned(), json!({"url": url})),
-        What::Tool { name, input } => (name, serde_json::from_str(&input)?),
+        ExplainedAction::Read { path } => ("Read".to_owned(), json!({"file_path": path})),
+        ExplainedAction::Write { path } => ("Write".to_owned(), json!({"file_path": path})),
+        ExplainedAction::Edit { path } => ("Edit".to_owned(), json!({"file_path": path})),
+        ExplainedAction::Webfetch { url } => ("WebFetch".to_owned(), json!({"url": url})),
+        ExplainedAction::Tool { name, input } => (name, serde_json::from_str(&input)?),
     };
     let Value::Object(input) = input else {
         return Err(Failure::new("the input of a tool is a JSON object")
@@ -131,16 +131,16 @@ fn input(what: What, home: &Path) -> Result<(String, ToolInput), Failure> {
     )?)
 }
 
-fn tone(effect: Effect) -> Tone {
+fn tone(effect: Effect) -> TextTone {
     match effect {
-        Effect::Allow => Tone::Good,
-        Effect::Ask => Tone::Care,
-        Effect::Deny => Tone::Bad,
+        Effect::Allow => TextTone::Good,
+        Effect::Ask => TextTone::Care,
+        Effect::Deny => TextTone::Bad,
     }
 }
 
 fn text(
-    out: &mut Out,
+    out: &mut CommandOutput,
     action: &Action,
     decision: &Decision,
     untrusted: &[LayerKind],
@@ -168,9 +168,13 @@ fn text(
 }
 
 /// What a sandbox grants, as people read it.
-pub(super) fn grants(out: &mut Out, sandbox: &Sandbox) -> std::io::Result<()> {
+pub(super) fn grants(out: &mut CommandOutput, sandbox: &Sandbox) -> std::io::Result<()> {
     let doc = if sandbox.doc.is_empty() { String::new() } else { format!(": {}", sandbox.doc) };
-    out.line(format!("sandbox {} ({}){doc}", out.tone(Tone::Strong, &sandbox.name), sandbox.span))?;
+    out.line(format!(
+        "sandbox {} ({}){doc}",
+        out.tone(TextTone::Strong, &sandbox.name),
+        sandbox.span
+    ))?;
     for rule in &sandbox.fs {
         out.line(format!("  {:<5} {:<5}  {}", rule.word(), rule.caps.to_string(), rule.pattern))?;
     }
@@ -198,7 +202,7 @@ pub(super) fn grants(out: &mut Out, sandbox: &Sandbox) -> std::io::Result<()> {
     Ok(())
 }
 
-fn network(out: &mut Out, net: &NetworkAccess) -> std::io::Result<()> {
+fn network(out: &mut CommandOutput, net: &NetworkAccess) -> std::io::Result<()> {
     let (rules, rest) = match net {
         NetworkAccess::Allow => (&[][..], Effect::Allow),
         NetworkAccess::Ask => (&[][..], Effect::Ask),

@@ -19,7 +19,7 @@ use super::project;
 use crate::dirs::Dirs;
 use crate::in_force::PolicySandboxes;
 use crate::policy::LoadedPolicy;
-use crate::ui::{Failure, Out};
+use crate::ui::{CommandOutput, Failure};
 use crate::{env, exit, launcher};
 
 /// Runs a command observed and proposes a sandbox for it.
@@ -58,7 +58,7 @@ fn sandbox_name(text: &str) -> Result<String, String> {
 }
 
 impl Args {
-    pub(crate) fn run(self, _: &mut Out) -> Result<u8, Failure> {
+    pub(crate) fn run(self, _: &mut CommandOutput) -> Result<u8, Failure> {
         let (dirs, here) = project(self.project.clone())?;
         let [program, arguments @ ..] = self.command.as_slice() else {
             return Err(Failure::new("there is no command"));

@@ -12,7 +12,7 @@ use super::unless_closed;
 use crate::dirs::Dirs;
 use crate::session::{name_of, sessions_dir};
 use crate::trace::{self, TraceEvent, TraceRecord};
-use crate::ui::{Failure, Out, Tone};
+use crate::ui::{CommandOutput, Failure, TextTone};
 use crate::{exit, say};
 
 #[derive(Debug, clap::Args)]
@@ -35,7 +35,7 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    pub(crate) fn run(self, out: &mut Out) -> Result<u8, Failure> {
+    pub(crate) fn run(self, out: &mut CommandOutput) -> Result<u8, Failure> {
         let dirs = Dirs::from_env()?;
         let mut files = traces(&dirs)?;
         if let Some(id) = &self.session {
@@ -59,7 +59,7 @@ impl Args {
         Ok(exit::OK)
     }
 
-    fn show(&self, out: &mut Out, files: &[PathBuf], newest: PathBuf) -> io::Result<()> {
+    fn show(&self, out: &mut CommandOutput, files: &[PathBuf], newest: PathBuf) -> io::Result<()> {
         let mut records = Vec::new();
         for file in files {
             records.extend(trace::read(file)?);
@@ -85,7 +85,7 @@ impl Args {
         }
     }
 
-    fn record(&self, out: &mut Out, record: &TraceRecord, line: &str) -> io::Result<()> {
+    fn record(&self, out: &mut CommandOutput, record: &TraceRecord, line: &str) -> io::Result<()> {
         if self.json {
             return out.verbatim(line);
         }
@@ -112,13 +112,13 @@ pub(crate) fn traces(dirs: &Dirs) -> Result<Vec<PathBuf>, Failure> {
     Ok(files.into_iter().map(|(_, file)| file).collect())
 }
 
-fn shown(out: &Out, record: &TraceRecord) -> String {
+fn shown(out: &CommandOutput, record: &TraceRecord) -> String {
     let effect = record.effect.as_deref().unwrap_or(record.event.word());
     let tone = match (record.event, effect, record.ok) {
-        (TraceEvent::Alarm, ..) | (_, "deny", _) | (_, _, Some(false)) => Tone::Bad,
-        (_, "ask", _) => Tone::Care,
-        (_, "allow", _) => Tone::Good,
-        _ => Tone::Faint,
+        (TraceEvent::Alarm, ..) | (_, "deny", _) | (_, _, Some(false)) => TextTone::Bad,
+        (_, "ask", _) => TextTone::Care,
+        (_, "allow", _) => TextTone::Good,
+        _ => TextTone::Faint,
     };
     let subject = match record.event {
         TraceEvent::Exit if record.ok == Some(true) => "ok".to_owned(),
@@ -137,7 +137,7 @@ fn shown(out: &Out, record: &TraceRecord) -> String {
         subject,
     );
     if let Some(rule) = record.rule.as_deref().filter(|_| record.event == TraceEvent::Decision) {
-        line.push_str(&out.tone(Tone::Faint, &format!("  ({rule})")));
+        line.push_str(&out.tone(TextTone::Faint, &format!("  ({rule})")));
     }
     line.trim_end().to_owned()
 }

@@ -24,7 +24,7 @@ use clap::{Parser, Subcommand};
 
 use crate::dirs::{Dirs, project_of};
 use crate::exit;
-use crate::ui::{Failure, Out};
+use crate::ui::{CommandOutput, Failure};
 
 /// Every action a coding agent takes runs in its own sandbox, chosen by a short
 /// readable policy and enforced by the operating system.
@@ -36,13 +36,13 @@ use crate::ui::{Failure, Out};
     subcommand_required = true,
     arg_required_else_help = true
 )]
-struct Cli {
+struct CommandLine {
     #[command(subcommand)]
-    verb: Verb,
+    verb: ClashVerb,
 }
 
 #[derive(Debug, Subcommand)]
-enum Verb {
+enum ClashVerb {
     /// Make a policy for the toolchains of this project
     Init(init::Args),
     /// Put clash between an agent and its actions
@@ -95,22 +95,22 @@ enum Verb {
 }
 
 pub(crate) fn main(args: &[OsString]) -> u8 {
-    let cli = match Cli::try_parse_from(args) {
+    let cli = match CommandLine::try_parse_from(args) {
         Ok(cli) => cli,
         Err(error) => {
             let _ = error.print();
             return if error.use_stderr() { exit::USAGE } else { exit::OK };
         }
     };
-    let mut out = Out::new();
+    let mut out = CommandOutput::new();
     match cli.verb.run(&mut out) {
         Ok(status) => status,
         Err(failure) => failure.report(),
     }
 }
 
-impl Verb {
-    fn run(self, out: &mut Out) -> Result<u8, Failure> {
+impl ClashVerb {
+    fn run(self, out: &mut CommandOutput) -> Result<u8, Failure> {
         match self {
             Self::Init(args) => args.run(out),
             Self::Install(args) => args.run(out),

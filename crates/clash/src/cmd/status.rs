@@ -13,7 +13,7 @@ use super::{log, project, unless_closed};
 use crate::dirs::Dirs;
 use crate::policy::LoadedPolicy;
 use crate::trace::{self, TraceEvent, TraceRecord};
-use crate::ui::{Failure, Out, Tone};
+use crate::ui::{CommandOutput, Failure, TextTone};
 use crate::{env, exit, say};
 use clash_agents::wiring::InstallScope;
 use clash_agents::{AGENTS, Agent, ConfinementMethod, WiringProblem};
@@ -32,9 +32,9 @@ pub(crate) struct Args {
     json: bool,
 }
 
-struct Status {
+struct StatusScreen {
     project: PathBuf,
-    policy: Result<InForce, Failure>,
+    policy: Result<PoliciesInForce, Failure>,
     agents: Vec<AgentState>,
     host: HostFacts,
     blocked: Vec<TraceRecord>,
@@ -42,7 +42,7 @@ struct Status {
 
 /// The layers that were written by somebody, highest first, and what holds where
 /// none of them says anything.
-struct InForce {
+struct PoliciesInForce {
     layers: Vec<Layer>,
     default: String,
     sandbox: String,
@@ -60,9 +60,9 @@ struct AgentState {
 }
 
 impl Args {
-    pub(crate) fn run(self, out: &mut Out) -> Result<u8, Failure> {
+    pub(crate) fn run(self, out: &mut CommandOutput) -> Result<u8, Failure> {
         let (dirs, project) = project(self.project)?;
-        let status = Status {
+        let status = StatusScreen {
             policy: LoadedPolicy::load(&dirs, &project, None)
                 .map_err(denies_all)
                 .and_then(in_force),
@@ -82,13 +82,13 @@ fn denies_all(error: crate::policy::PolicyError) -> Failure {
     Failure { hint, ..Failure::new(format!("every action is denied: {error}")) }
 }
 
-fn in_force(policy: LoadedPolicy) -> Result<InForce, Failure> {
+fn in_force(policy: LoadedPolicy) -> Result<PoliciesInForce, Failure> {
     let mut layers = policy.ir().to_layers()?;
     let default = layers.iter().find_map(|layer| layer.settings.default.clone());
     let sandbox = layers.iter().find_map(|layer| layer.settings.default_sandbox.clone());
     layers.retain(|layer| layer.kind != LayerKind::BuiltIn);
     let own = |file: &str| !file.starts_with('@');
-    Ok(InForce {
+    Ok(PoliciesInForce {
         layers,
         default: default.as_ref().map_or("ask", |rule| rule.effect.word()).to_owned(),
         sandbox: sandbox.unwrap_or_else(|| "project".to_owned()),
@@ -179,10 +179,10 @@ fn blocked(dirs: &Dirs) -> Result<Vec<TraceRecord>, Failure> {
     Ok(found)
 }
 
-impl Status {
-    fn show(&self, out: &mut Out) -> std::io::Result<()> {
+impl StatusScreen {
+    fn show(&self, out: &mut CommandOutput) -> std::io::Result<()> {
         let mut line = |name: &str, text: &str| {
-            let name = out.tone(Tone::Strong, &format!("{name:<9}"));
+            let name = out.tone(TextTone::Strong, &format!("{name:<9}"));
             out.line(format!("{name} {text}").trim_end())
         };
         line("project", &self.project.display().to_string())?;
@@ -200,7 +200,7 @@ impl Status {
                     line(name, "none of your own")?;
                 }
                 let at = in_force.at.as_ref().map_or(String::new(), |at| format!(" ({at})"));
-                let InForce { default, sandbox, .. } = in_force;
+                let PoliciesInForce { default, sandbox, .. } = in_force;
                 line("default", &format!("{default}, in sandbox {sandbox}{at}"))?;
             }
         }
@@ -235,7 +235,7 @@ impl Status {
     fn as_json(&self) -> Value {
         let layer = |layer: &Layer| json!({"layer": layer.kind.word(), "origin": layer.origin, "trusted": layer.trusted});
         let policy = match &self.policy {
-            Ok(InForce { layers, default, sandbox, at }) => json!({
+            Ok(PoliciesInForce { layers, default, sandbox, at }) => json!({
                 "ok": true, "layers": layers.iter().map(layer).collect::<Vec<_>>(),
                 "default": default, "default_sandbox": sandbox, "at": at,
             }),

@@ -20,7 +20,7 @@ use crate::dirs::{Dirs, write_private};
 use crate::exit;
 use crate::policy::{LoadedPolicy, PolicyFiles};
 use crate::say;
-use crate::ui::{Failure, Out, Tone, confirm};
+use crate::ui::{CommandOutput, Failure, TextTone, confirm};
 
 /// Until you trust it, a project's policy can deny and ask, but its allows count as ask
 /// and its sandboxes are not used. You trust the present text of the policy and of the
@@ -44,7 +44,7 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    pub(crate) fn run(self, out: &mut Out) -> Result<u8, Failure> {
+    pub(crate) fn run(self, out: &mut CommandOutput) -> Result<u8, Failure> {
         if self.list {
             return list(out, &Dirs::from_env()?, self.json);
         }
@@ -112,7 +112,7 @@ fn look_at(
 
 /// Shows the policy, or its differences from the text that the user trusted before.
 fn show(
-    out: &mut Out,
+    out: &mut CommandOutput,
     policy: &ProjectPolicy,
     before: Option<&TrustRecord>,
 ) -> Result<(), Failure> {
@@ -130,7 +130,7 @@ fn show(
             Some(old) if old == text => continue,
             Some(old) => clash_syntax::diff(old, text, &path),
             None => {
-                out.line(out.tone(Tone::Strong, &format!("{path}:")))?;
+                out.line(out.tone(TextTone::Strong, &format!("{path}:")))?;
                 text.lines().map(|line| format!("  {line}\n")).collect()
             }
         };
@@ -141,7 +141,11 @@ fn show(
     Ok(())
 }
 
-fn effect(out: &mut Out, now: &LoadedPolicy, trusted: &LoadedPolicy) -> Result<(), Failure> {
+fn effect(
+    out: &mut CommandOutput,
+    now: &LoadedPolicy,
+    trusted: &LoadedPolicy,
+) -> Result<(), Failure> {
     let found = diff::differences(now, trusted)?;
     if found.is_empty() && found.complete {
         out.line("Trusted, it would change nothing.")?;
@@ -155,7 +159,7 @@ fn effect(out: &mut Out, now: &LoadedPolicy, trusted: &LoadedPolicy) -> Result<(
     Ok(())
 }
 
-fn revoke(out: &mut Out, dir: Option<PathBuf>) -> Result<u8, Failure> {
+fn revoke(out: &mut CommandOutput, dir: Option<PathBuf>) -> Result<u8, Failure> {
     let dirs = Dirs::from_env()?;
     let project = match dir {
         // The project may have been removed since.
@@ -171,7 +175,7 @@ fn revoke(out: &mut Out, dir: Option<PathBuf>) -> Result<u8, Failure> {
     }
 }
 
-fn list(out: &mut Out, dirs: &Dirs, json: bool) -> Result<u8, Failure> {
+fn list(out: &mut CommandOutput, dirs: &Dirs, json: bool) -> Result<u8, Failure> {
     let mut records = Vec::new();
     for entry in std::fs::read_dir(dirs.trust()).into_iter().flatten().flatten() {
         let text = std::fs::read(entry.path()).unwrap_or_default();
@@ -198,7 +202,7 @@ fn list(out: &mut Out, dirs: &Dirs, json: bool) -> Result<u8, Failure> {
         return unless_closed(out.line("no project is trusted"));
     }
     for (record, state) in states {
-        let tone = if state == "trusted" { Tone::Good } else { Tone::Care };
+        let tone = if state == "trusted" { TextTone::Good } else { TextTone::Care };
         let state = out.tone(tone, &format!("{state:<8}"));
         out.line(format!(
             "{state}  {}  {}",

@@ -3,23 +3,23 @@
 use super::super::install::{is_current, is_here};
 use super::super::wiring::trial::{HARMLESS, TrialOutcome};
 use super::super::wiring::{AgentWiring, SettingsContent, SettingsFile};
-use super::{Finding, Page, Scene};
+use super::{DoctorContext, DoctorFinding, DoctorPage};
 use clash_agents::wiring::InstallScope;
 use clash_agents::{AGENTS, Agent, ConfinementMethod, WiringProblem};
 
 /// One section for every agent that is wired or could be.
-pub(super) fn sections(scene: &Scene) -> Page {
-    let found: Page = AGENTS.iter().map(|agent| (agent.title, look(scene, agent))).collect();
+pub(super) fn sections(scene: &DoctorContext) -> DoctorPage {
+    let found: DoctorPage = AGENTS.iter().map(|agent| (agent.title, look(scene, agent))).collect();
     let some = found.iter().any(|(_, findings)| !findings.is_empty());
     if some {
         return found;
     }
-    let none = Finding::note("no agent asks clash, and none is found on this machine");
+    let none = DoctorFinding::note("no agent asks clash, and none is found on this machine");
     vec![("agents", vec![none.fix(Some("clash install --agent AGENT".to_owned()))])]
 }
 
-fn look(scene: &Scene, agent: &Agent) -> Vec<Finding> {
-    let Scene { dirs, project, .. } = scene;
+fn look(scene: &DoctorContext, agent: &Agent) -> Vec<DoctorFinding> {
+    let DoctorContext { dirs, project, .. } = scene;
     let install = || Some(format!("clash install --agent {}", agent.name));
     let mut findings = Vec::new();
     let wiring = AgentWiring::look(dirs, agent, &InstallScope::User);
@@ -34,7 +34,7 @@ fn look(scene: &Scene, agent: &Agent) -> Vec<Finding> {
     }
     if !is_current(dirs) {
         let other = "agents call another version of clash than this one";
-        findings.push(Finding::note(other).fix(install()));
+        findings.push(DoctorFinding::note(other).fix(install()));
     }
     // With settings the agent may not follow, a trial would prove nothing.
     if wiring.problems(agent).is_empty() {
@@ -50,58 +50,58 @@ fn look(scene: &Scene, agent: &Agent) -> Vec<Finding> {
     if let Some(launcher) = launcher.filter(|path| !path.exists()) {
         let missing =
             format!("the launcher {} is missing, so no command can run", launcher.display());
-        findings.push(Finding::bad(missing).fix(install()));
+        findings.push(DoctorFinding::bad(missing).fix(install()));
     }
     if let Some(WiringProblem { what, fix }) = wiring.own_sandbox {
-        findings.push(Finding::bad(what).fix(fix));
+        findings.push(DoctorFinding::bad(what).fix(fix));
     }
     let cwd = std::env::current_dir().unwrap_or_default();
     if let Some(problem) = agent.against(&dirs.for_agents(), project, &cwd) {
         let fix =
             "remove it from the project's settings; until then `clash run` starts nothing here"
                 .to_owned();
-        findings.push(Finding::bad(problem).fix(Some(fix)));
+        findings.push(DoctorFinding::bad(problem).fix(Some(fix)));
     }
     findings
 }
 
 /// Runs the hooks in the settings, with junk and with a harmless command.
-fn tried(scene: &Scene, agent: &Agent, wiring: &AgentWiring) -> Vec<Finding> {
+fn tried(scene: &DoctorContext, agent: &Agent, wiring: &AgentWiring) -> Vec<DoctorFinding> {
     let fix = || Some(format!("clash install --agent {}", agent.name));
     if let Err(what) = wiring.blocks_junk(&scene.project) {
-        return vec![Finding::bad(what).fix(fix())];
+        return vec![DoctorFinding::bad(what).fix(fix())];
     }
     let answers = "the installed hook answers, and blocks what it does not understand";
     let judged = match wiring.try_out(&scene.dirs, agent, &scene.project) {
-        TrialOutcome::Ran { sandbox } => {
-            Finding::good(format!("it let `{HARMLESS}` through, which ran in sandbox {sandbox}"))
-        }
+        TrialOutcome::Ran { sandbox } => DoctorFinding::good(format!(
+            "it let `{HARMLESS}` through, which ran in sandbox {sandbox}"
+        )),
         TrialOutcome::Refused { reason } => {
-            Finding::good(format!("it refused `{HARMLESS}`: {reason}"))
+            DoctorFinding::good(format!("it refused `{HARMLESS}`: {reason}"))
         }
-        TrialOutcome::Failed(what) => return vec![Finding::bad(what).fix(fix())],
+        TrialOutcome::Failed(what) => return vec![DoctorFinding::bad(what).fix(fix())],
     };
-    vec![Finding::good(answers), judged]
+    vec![DoctorFinding::good(answers), judged]
 }
 
 /// Which files have clash, and what is wrong with them.
-fn of_files(wiring: &AgentWiring, agent: &Agent) -> Vec<Finding> {
+fn of_files(wiring: &AgentWiring, agent: &Agent) -> Vec<DoctorFinding> {
     let mut findings = Vec::new();
     for SettingsFile { path, content } in &wiring.files {
         let file = path.display();
         let is_well = matches!(content, SettingsContent::Wired { problems } if problems.is_empty());
         if is_well {
-            findings.push(Finding::good(format!("installed in {file}")));
+            findings.push(DoctorFinding::good(format!("installed in {file}")));
         }
         // Agents that are not on this machine are not mentioned.
         let is_absent = matches!(content, SettingsContent::Missing | SettingsContent::Others);
         let is_known = is_here(agent) || matches!(content, SettingsContent::Others);
         if is_absent && !wiring.is_wired() && is_known {
             let fix = format!("clash install --agent {}", agent.name);
-            findings.push(Finding::note(format!("not installed in {file}")).fix(Some(fix)));
+            findings.push(DoctorFinding::note(format!("not installed in {file}")).fix(Some(fix)));
         }
     }
-    let bad = |WiringProblem { what, fix }: WiringProblem| Finding::bad(what).fix(fix);
+    let bad = |WiringProblem { what, fix }: WiringProblem| DoctorFinding::bad(what).fix(fix);
     findings.extend(wiring.problems(agent).into_iter().map(bad));
     findings
 }

@@ -17,10 +17,10 @@ use super::super::unless_closed;
 use crate::dirs::Dirs;
 use crate::exit;
 use crate::replace_file::replace;
-use crate::ui::{Failure, Out, confirm};
+use crate::ui::{CommandOutput, Failure, confirm};
 
 /// Where the system keeps what this is about; the tests have one of their own.
-pub(super) struct System {
+pub(super) struct AppArmorSystem {
     root: PathBuf,
     parser: PathBuf,
 }
@@ -28,7 +28,7 @@ pub(super) struct System {
 const PROFILE: &str = "etc/apparmor.d/clash";
 const RESTRICTION: &str = "proc/sys/kernel/apparmor_restrict_unprivileged_userns";
 
-impl System {
+impl AppArmorSystem {
     pub(super) fn own() -> Self {
         Self { root: "/".into(), parser: "apparmor_parser".into() }
     }
@@ -138,18 +138,18 @@ fn commands(file: &Path, text: &str) -> String {
 
 /// How a profile gets into place.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct How {
+pub(super) struct FixOptions {
     pub(super) dry_run: bool,
     pub(super) yes: bool,
 }
 
 /// `clash doctor --fix`
 pub(super) fn fix(
-    out: &mut Out,
-    system: &System,
+    out: &mut CommandOutput,
+    system: &AppArmorSystem,
     host: &HostFacts,
     programs: &[PathBuf],
-    how: How,
+    how: FixOptions,
 ) -> Result<u8, Failure> {
     let why = match &host.rooms {
         RoomSupport::Impossible { why } => why,
@@ -182,7 +182,7 @@ pub(super) fn fix(
     unless_closed(out.line("The profile is loaded. `clash doctor` looks again."))
 }
 
-fn explain(out: &mut Out, why: &str, file: &Path, text: &str) -> io::Result<()> {
+fn explain(out: &mut CommandOutput, why: &str, file: &Path, text: &str) -> io::Result<()> {
     out.line(format!(
         "AppArmor keeps this user from making the namespaces that rooms are made of ({why}).\n\
          A profile for clash permits it to clash alone. To install it:\n"
@@ -200,7 +200,7 @@ fn explain(out: &mut Out, why: &str, file: &Path, text: &str) -> io::Result<()> 
 mod tests {
     use super::*;
 
-    fn system(restricted: &str, parser: &str) -> (tempfile::TempDir, System) {
+    fn system(restricted: &str, parser: &str) -> (tempfile::TempDir, AppArmorSystem) {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().to_path_buf();
         for path in [PROFILE, RESTRICTION] {
@@ -214,7 +214,7 @@ mod tests {
         let write = r#"printf %s "$1" > "$0" && chmod 755 "$0""#;
         let mut shell = Command::new("sh");
         assert!(shell.args(["-c", write]).arg(&stub).arg(text).status().unwrap().success());
-        (dir, System { root, parser: stub })
+        (dir, AppArmorSystem { root, parser: stub })
     }
 
     fn roomless() -> HostFacts {

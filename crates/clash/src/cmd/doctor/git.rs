@@ -2,23 +2,23 @@
 
 use std::process::Command;
 
-use super::{Finding, Scene};
+use super::{DoctorContext, DoctorFinding};
 
 const SETTING: &str = "safe.bareRepository";
 
 /// Asks git itself, from the root, where no repository's own settings count.
-pub(super) fn look(_: &Scene) -> Vec<Finding> {
+pub(super) fn look(_: &DoctorContext) -> Vec<DoctorFinding> {
     let asked = Command::new("git").args(["config", "--get", SETTING]).current_dir("/").output();
     // Without git there is nothing to say.
     let Ok(asked) = asked else { return Vec::new() };
     let explicit = String::from_utf8_lossy(&asked.stdout).trim().eq_ignore_ascii_case("explicit");
     vec![if explicit {
-        Finding::good(format!(
+        DoctorFinding::good(format!(
             "{SETTING} is explicit: git obeys only repositories with a work tree"
         ))
     } else {
         let what = "git takes a directory with `HEAD`, `objects` and `refs` for a repository, and \
                     runs programs that its `config` names";
-        Finding::note(what).fix(format!("git config --global {SETTING} explicit"))
+        DoctorFinding::note(what).fix(format!("git config --global {SETTING} explicit"))
     }]
 }

@@ -3,21 +3,22 @@
 use clash_sandbox::facts::{Facility, RoomSupport};
 use clash_sandbox::host::probe::{ProbeItem, ProbeOutcome, probe};
 
-use super::apparmor::System;
-use super::{Finding, Scene};
+use super::apparmor::AppArmorSystem;
+use super::{DoctorContext, DoctorFinding};
 use crate::env;
 
 /// What every sandbox stands on; the rest is for some.
 const NEEDED: &[&str] = &["landlock", "seccomp filter"];
 
-pub(super) fn look(scene: &Scene) -> Vec<Finding> {
-    let blamed = System::own().explains(&scene.host);
+pub(super) fn look(scene: &DoctorContext) -> Vec<DoctorFinding> {
+    let blamed = AppArmorSystem::own().explains(&scene.host);
     let finding = |item: ProbeItem| match item.outcome {
-        ProbeOutcome::Works => Finding::good(format!("{}: {}", item.name, item.detail)),
+        ProbeOutcome::Works => DoctorFinding::good(format!("{}: {}", item.name, item.detail)),
         ProbeOutcome::Missing { what_happened, hint } => {
             let name = opposite(item.name, &what_happened);
             let what = format!("{name}: {} ({what_happened})", item.detail);
-            let missed = if NEEDED.contains(&item.name) { Finding::bad } else { Finding::note };
+            let missed =
+                if NEEDED.contains(&item.name) { DoctorFinding::bad } else { DoctorFinding::note };
             let by_apparmor = blamed && item.name == "room";
             missed(what).fix(if by_apparmor {
                 Some("AppArmor forbids it; `clash doctor --fix` permits it to clash".to_owned())
@@ -31,7 +32,7 @@ pub(super) fn look(scene: &Scene) -> Vec<Finding> {
     findings.push(reflink(&scene.host.reflink));
     findings.extend(env::inside_clash().map(|sandbox| {
         let what = format!("this runs inside clash, in sandbox {sandbox}");
-        Finding::note(what).fix("run it in a terminal of your own".to_owned())
+        DoctorFinding::note(what).fix("run it in a terminal of your own".to_owned())
     }));
     findings
 }
@@ -49,27 +50,27 @@ fn opposite<'n>(name: &'n str, what_happened: &str) -> &'n str {
     }
 }
 
-fn reflink(found: &Facility) -> Finding {
+fn reflink(found: &Facility) -> DoctorFinding {
     let what = "reflink: copies of what is about to change cost no space";
     match found {
-        Facility::Works => Finding::good(what),
-        Facility::Missing { why } => Finding::note(format!("{what} ({why})")),
+        Facility::Works => DoctorFinding::good(what),
+        Facility::Missing { why } => DoctorFinding::note(format!("{what} ({why})")),
     }
 }
 
-fn kernel() -> Finding {
+fn kernel() -> DoctorFinding {
     let system = rustix::system::uname();
     let words = [system.sysname(), system.release(), system.machine()];
-    Finding::good(words.map(|word| word.to_string_lossy().into_owned()).join(" "))
+    DoctorFinding::good(words.map(|word| word.to_string_lossy().into_owned()).join(" "))
 }
 
-fn tier(rooms: &RoomSupport) -> Finding {
+fn tier(rooms: &RoomSupport) -> DoctorFinding {
     match rooms {
         RoomSupport::Unprivileged | RoomSupport::Root => {
-            Finding::good("sandboxes get rooms of their own where they need one")
+            DoctorFinding::good("sandboxes get rooms of their own where they need one")
         }
         RoomSupport::Impossible { .. } => {
-            Finding::note("without rooms: what needs one is refused, nothing is weakened")
+            DoctorFinding::note("without rooms: what needs one is refused, nothing is weakened")
         }
     }
 }

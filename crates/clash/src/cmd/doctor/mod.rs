@@ -2,7 +2,7 @@
 //! wrong and how to put it right.
 //!
 //! A page of sections, each found out by one check: a function from where clash
-//! looks ([`Scene`]) to what it found. A new check is a file and a line in
+//! looks ([`DoctorContext`]) to what it found. A new check is a file and a line in
 //! [`CHECKS`].
 
 mod agents;
@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use super::{project, unless_closed};
 use crate::dirs::Dirs;
 use crate::exit;
-use crate::ui::{Failure, Out, Progress, Tone};
+use crate::ui::{CommandOutput, Failure, ProgressLine, TextTone};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -47,7 +47,7 @@ pub(crate) struct Args {
 }
 
 /// What every check is given.
-struct Scene {
+struct DoctorContext {
     dirs: Dirs,
     project: PathBuf,
     /// As found just now.
@@ -57,22 +57,22 @@ struct Scene {
 }
 
 /// One section of the page. A section in which nothing was found is left out.
-struct Check {
+struct DoctorCheck {
     section: &'static str,
-    look: fn(&Scene) -> Vec<Finding>,
+    look: fn(&DoctorContext) -> Vec<DoctorFinding>,
 }
 
-const CHECKS: &[Check] = &[
-    Check { section: "this machine", look: machine::look },
-    Check { section: "policy", look: policy::look },
-    Check { section: "sandboxes", look: sandboxes::look },
-    Check { section: "git", look: git::look },
-    Check { section: "clash's own files", look: own_files::look },
+const CHECKS: &[DoctorCheck] = &[
+    DoctorCheck { section: "this machine", look: machine::look },
+    DoctorCheck { section: "policy", look: policy::look },
+    DoctorCheck { section: "sandboxes", look: sandboxes::look },
+    DoctorCheck { section: "git", look: git::look },
+    DoctorCheck { section: "clash's own files", look: own_files::look },
 ];
 
 /// How much a finding matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Grade {
+enum FindingGrade {
     Good,
     /// Worth knowing, nothing is broken.
     Note,
@@ -80,7 +80,7 @@ enum Grade {
     Bad,
 }
 
-impl Grade {
+impl FindingGrade {
     fn word(self) -> &'static str {
         match self {
             Self::Good => "ok",
@@ -89,37 +89,37 @@ impl Grade {
         }
     }
 
-    fn tone(self) -> Tone {
+    fn tone(self) -> TextTone {
         match self {
-            Self::Good => Tone::Good,
-            Self::Note => Tone::Faint,
-            Self::Bad => Tone::Bad,
+            Self::Good => TextTone::Good,
+            Self::Note => TextTone::Faint,
+            Self::Bad => TextTone::Bad,
         }
     }
 }
 
 #[derive(Debug, PartialEq, Eq)]
-struct Finding {
-    grade: Grade,
+struct DoctorFinding {
+    grade: FindingGrade,
     what: String,
     fix: Option<String>,
 }
 
-impl Finding {
-    fn new(grade: Grade, what: impl Into<String>) -> Self {
+impl DoctorFinding {
+    fn new(grade: FindingGrade, what: impl Into<String>) -> Self {
         Self { grade, what: what.into(), fix: None }
     }
 
     fn good(what: impl Into<String>) -> Self {
-        Self::new(Grade::Good, what)
+        Self::new(FindingGrade::Good, what)
     }
 
     fn note(what: impl Into<String>) -> Self {
-        Self::new(Grade::Note, what)
+        Self::new(FindingGrade::Note, what)
     }
 
     fn bad(what: impl Into<String>) -> Self {
-        Self::new(Grade::Bad, what)
+        Self::new(FindingGrade::Bad, what)
     }
 
     fn fix(self, fix: impl Into<Option<String>>) -> Self {
@@ -127,23 +127,23 @@ impl Finding {
     }
 }
 
-type Page = Vec<(&'static str, Vec<Finding>)>;
+type DoctorPage = Vec<(&'static str, Vec<DoctorFinding>)>;
 
 impl Args {
-    pub(crate) fn run(self, out: &mut Out) -> Result<u8, Failure> {
+    pub(crate) fn run(self, out: &mut CommandOutput) -> Result<u8, Failure> {
         let (dirs, project) = project(self.project)?;
         let record = dirs.host_record();
         let recorded = host::read_recorded(&record);
         let host = host::probe_and_record(&record);
         if self.fix {
-            let how = apparmor::How { dry_run: self.dry_run, yes: self.yes };
+            let how = apparmor::FixOptions { dry_run: self.dry_run, yes: self.yes };
             let programs = apparmor::programs(&dirs);
-            return apparmor::fix(out, &apparmor::System::own(), &host, &programs, how);
+            return apparmor::fix(out, &apparmor::AppArmorSystem::own(), &host, &programs, how);
         }
-        let scene = Scene { dirs, project, host, recorded };
+        let scene = DoctorContext { dirs, project, host, recorded };
         let found = CHECKS.iter().map(|check| (check.section, (check.look)(&scene)));
-        let mut page: Page = found.collect();
-        let progress = Progress::of("trying the agents' hooks");
+        let mut page: DoctorPage = found.collect();
+        let progress = ProgressLine::of("trying the agents' hooks");
         page.extend(agents::sections(&scene));
         drop(progress);
         let shown = if self.json { out.json(&as_json(&page)) } else { text(out, &page) };
@@ -152,30 +152,30 @@ impl Args {
     }
 }
 
-fn is_well(page: &Page) -> bool {
-    page.iter().flat_map(|(_, found)| found).all(|finding| finding.grade != Grade::Bad)
+fn is_well(page: &DoctorPage) -> bool {
+    page.iter().flat_map(|(_, found)| found).all(|finding| finding.grade != FindingGrade::Bad)
 }
 
-fn text(out: &mut Out, page: &Page) -> std::io::Result<()> {
+fn text(out: &mut CommandOutput, page: &DoctorPage) -> std::io::Result<()> {
     let sections = page.iter().filter(|(_, found)| !found.is_empty());
     for (number, (section, found)) in sections.enumerate() {
         if number > 0 {
             out.line("")?;
         }
-        out.line(out.tone(Tone::Strong, section))?;
-        for Finding { grade, what, fix } in found {
+        out.line(out.tone(TextTone::Strong, section))?;
+        for DoctorFinding { grade, what, fix } in found {
             let word = out.tone(grade.tone(), &format!("{:<5}", grade.word()));
             out.line(format!("  {word}  {what}"))?;
             if let Some(fix) = fix {
-                out.line(format!("         {}", out.tone(Tone::Care, &format!("fix: {fix}"))))?;
+                out.line(format!("         {}", out.tone(TextTone::Care, &format!("fix: {fix}"))))?;
             }
         }
     }
     Ok(())
 }
 
-fn as_json(page: &Page) -> Value {
-    let one = |section: &str, f: &Finding| json!({"section": section, "state": f.grade.word(), "what": f.what, "fix": f.fix});
+fn as_json(page: &DoctorPage) -> Value {
+    let one = |section: &str, f: &DoctorFinding| json!({"section": section, "state": f.grade.word(), "what": f.what, "fix": f.fix});
     let findings: Vec<Value> = page
         .iter()
         .flat_map(|(section, found)| found.iter().map(move |finding| one(section, finding)))

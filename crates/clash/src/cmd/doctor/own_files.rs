@@ -6,20 +6,20 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use super::{Finding, Scene};
+use super::{DoctorContext, DoctorFinding};
 use crate::compiler::{REINSTALL_HINT, compiler_path};
 use crate::dirs::write_private;
 
-pub(super) fn look(scene: &Scene) -> Vec<Finding> {
-    let Scene { dirs, host, recorded, .. } = scene;
+pub(super) fn look(scene: &DoctorContext) -> Vec<DoctorFinding> {
+    let DoctorContext { dirs, host, recorded, .. } = scene;
     let mut findings = vec![directory("state", &dirs.state), directory("cache", &dirs.cache)];
     if !compiler_path().is_file() {
         let what =
             format!("{} is missing, so no policy can be compiled", compiler_path().display());
-        findings.push(Finding::bad(what).fix(REINSTALL_HINT.to_owned()));
+        findings.push(DoctorFinding::bad(what).fix(REINSTALL_HINT.to_owned()));
     }
     findings.extend(recorded.as_ref().filter(|known| !is_same(known, host)).map(|_| {
-        Finding::note("what was on record about this machine was no longer true, and is now")
+        DoctorFinding::note("what was on record about this machine was no longer true, and is now")
     }));
     for file in [dirs.host_record(), dirs.trust()] {
         findings.extend(from_the_future(&file));
@@ -38,52 +38,52 @@ fn is_same(
         && recorded.around == now.around
 }
 
-fn directory(name: &str, path: &Path) -> Finding {
+fn directory(name: &str, path: &Path) -> DoctorFinding {
     let at = format!("{name} directory {}", path.display());
     let probe = path.join(format!("probe-{}", std::process::id()));
     if let Err(error) = write_private(&probe, b"") {
         let fix = "make it writable for this user; inside a sandbox it never is".to_owned();
-        return Finding::bad(format!("{at} cannot be written: {error}")).fix(fix);
+        return DoctorFinding::bad(format!("{at} cannot be written: {error}")).fix(fix);
     }
     let _ = fs::remove_file(&probe);
-    let Ok(meta) = fs::metadata(path) else { return Finding::bad(format!("{at} is gone")) };
+    let Ok(meta) = fs::metadata(path) else { return DoctorFinding::bad(format!("{at} is gone")) };
     if meta.uid() != rustix::process::geteuid().as_raw() {
         let what =
             format!("{at} belongs to user {}, who could change what clash believes", meta.uid());
-        return Finding::bad(what).fix(format!("chown it, or remove it: {}", path.display()));
+        return DoctorFinding::bad(what).fix(format!("chown it, or remove it: {}", path.display()));
     }
     if meta.permissions().mode() & 0o022 != 0 {
         let what = format!("{at} can be written by others, who could change what clash believes");
-        return Finding::bad(what).fix(format!("chmod go-w {}", path.display()));
+        return DoctorFinding::bad(what).fix(format!("chmod go-w {}", path.display()));
     }
-    Finding::good(at)
+    DoctorFinding::good(at)
 }
 
 /// Clocks differ by a little between machines that share a home directory.
 const SKEW: Duration = Duration::from_secs(120);
 
-fn from_the_future(file: &Path) -> Option<Finding> {
+fn from_the_future(file: &Path) -> Option<DoctorFinding> {
     let changed = fs::metadata(file).ok()?.modified().ok()?;
     let ahead = changed.duration_since(SystemTime::now()).ok().filter(|ahead| *ahead > SKEW)?;
     let what = format!("{} is {} s from the future", file.display(), ahead.as_secs());
     let fix = "set the clock; what is remembered may be found out again until then";
-    Some(Finding::note(what).fix(fix.to_owned()))
+    Some(DoctorFinding::note(what).fix(fix.to_owned()))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::Grade;
+    use super::super::FindingGrade;
     use super::*;
 
     #[test]
     fn a_directory_that_others_can_write_is_wrong() {
         let dir = tempfile::tempdir().unwrap();
-        assert_eq!(directory("state", dir.path()).grade, Grade::Good);
+        assert_eq!(directory("state", dir.path()).grade, FindingGrade::Good);
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
         fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).unwrap();
-        assert_eq!(directory("state", dir.path()).grade, Grade::Bad);
+        assert_eq!(directory("state", dir.path()).grade, FindingGrade::Bad);
         let nowhere = directory("state", Path::new("/proc/clash"));
-        assert_eq!(nowhere.grade, Grade::Bad);
+        assert_eq!(nowhere.grade, FindingGrade::Bad);
         assert!(nowhere.fix.is_some());
     }
 
@@ -95,6 +95,6 @@ mod tests {
         assert_eq!(from_the_future(&file), None);
         let later = SystemTime::now() + Duration::from_secs(1000);
         fs::File::options().write(true).open(&file).unwrap().set_modified(later).unwrap();
-        assert_eq!(from_the_future(&file).unwrap().grade, Grade::Note);
+        assert_eq!(from_the_future(&file).unwrap().grade, FindingGrade::Note);
     }
 }

@@ -3,17 +3,17 @@
 
 use clash_policy::rule::LayerKind;
 
-use super::{Finding, Scene};
+use super::{DoctorContext, DoctorFinding};
 use crate::policy::PolicyFiles;
 
-pub(super) fn look(scene: &Scene) -> Vec<Finding> {
-    let Scene { dirs, project, .. } = scene;
+pub(super) fn look(scene: &DoctorContext) -> Vec<DoctorFinding> {
+    let DoctorContext { dirs, project, .. } = scene;
     let mut findings = Vec::new();
     let compiled = PolicyFiles::in_force(dirs, project, None).compile().map_err(|error| {
-        Finding::bad(format!("every action is denied: {error}")).fix(error.hint())
+        DoctorFinding::bad(format!("every action is denied: {error}")).fix(error.hint())
     });
     let layers = compiled.and_then(|policy| {
-        policy.ir().to_layers().map_err(|error| Finding::bad(error.to_string()))
+        policy.ir().to_layers().map_err(|error| DoctorFinding::bad(error.to_string()))
     });
     let layers = match layers {
         Ok(layers) => layers,
@@ -23,21 +23,21 @@ pub(super) fn look(scene: &Scene) -> Vec<Finding> {
     for layer in written.clone() {
         let what = format!("{} policy {}", layer.kind.word(), layer.origin);
         findings.push(if layer.trusted {
-            Finding::good(what)
+            DoctorFinding::good(what)
         } else {
             let what = format!("{what} is not trusted: its allows count as ask");
-            Finding::note(what).fix("clash trust".to_owned())
+            DoctorFinding::note(what).fix("clash trust".to_owned())
         });
     }
     if dirs.user_policies.iter().all(|path| path.exists()) {
         let second = dirs.user_policies[1].display();
         let what = format!("{second} is not used: there is another user policy");
-        findings.push(Finding::note(what));
+        findings.push(DoctorFinding::note(what));
     }
     if written.count() == 0 {
         let what = "no policy file: every action asks, approved commands run in sandbox project";
-        findings.push(Finding::note(what).fix("clash init".to_owned()));
+        findings.push(DoctorFinding::note(what).fix("clash init".to_owned()));
     }
-    findings.push(Finding::good("it compiles"));
+    findings.push(DoctorFinding::good("it compiles"));
     findings
 }

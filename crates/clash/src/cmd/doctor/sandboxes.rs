@@ -1,16 +1,16 @@
 //! Which sandboxes of the policy hold on this machine.
 
 use super::super::sandbox::{PlannedSandbox, plan_all, sandboxes};
-use super::{Finding, Scene};
+use super::{DoctorContext, DoctorFinding};
 use crate::policy::LoadedPolicy;
 
-pub(super) fn look(scene: &Scene) -> Vec<Finding> {
-    let Scene { dirs, project, host, .. } = scene;
+pub(super) fn look(scene: &DoctorContext) -> Vec<DoctorFinding> {
+    let DoctorContext { dirs, project, host, .. } = scene;
     // What is wrong with the policy itself has a section of its own.
     let Ok(policy) = LoadedPolicy::load(dirs, project, None) else { return Vec::new() };
     let known = match sandboxes(&policy) {
         Ok(known) => known,
-        Err(failure) => return vec![Finding::bad(failure.message).fix(failure.hint)],
+        Err(failure) => return vec![DoctorFinding::bad(failure.message).fix(failure.hint)],
     };
     let planned = plan_all(dirs, project, &known, host);
     let used = policy
@@ -20,12 +20,12 @@ pub(super) fn look(scene: &Scene) -> Vec<Finding> {
         .and_then(|layers| layers.into_iter().find_map(|layer| layer.settings.default_sandbox));
     let held = planned.iter().filter(|one| one.outcome.is_ok()).count();
     let mut findings =
-        vec![Finding::good(format!("{held} of {} can be enforced here", planned.len()))];
+        vec![DoctorFinding::good(format!("{held} of {} can be enforced here", planned.len()))];
     let mut shown: Vec<Option<String>> = Vec::new();
     for PlannedSandbox { name, outcome } in planned {
         if let Err(refused) = outcome {
             let default = used.as_ref() == Some(&name);
-            let grade = if default { Finding::bad } else { Finding::note };
+            let grade = if default { DoctorFinding::bad } else { DoctorFinding::note };
             let known = shown.contains(&refused.fix) && !default;
             let fix = if known { None } else { refused.fix.clone() };
             shown.push(refused.fix);

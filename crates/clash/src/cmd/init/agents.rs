@@ -4,7 +4,7 @@
 use clash_agents::{AGENTS, find_agent};
 
 use crate::cmd::install::{install_agent, is_here};
-use crate::ui::{Failure, Out};
+use crate::ui::{CommandOutput, Failure};
 
 /// The agents clash can be put in front of.
 pub(super) fn names() -> Vec<&'static str> {
@@ -22,7 +22,12 @@ pub(super) fn found() -> Vec<String> {
 }
 
 /// Wires an agent as `clash install --agent NAME` does.
-pub(super) fn wire(name: &str, yes: bool, asks: bool, out: &mut Out) -> Result<(), Failure> {
+pub(super) fn wire(
+    name: &str,
+    yes: bool,
+    asks: bool,
+    out: &mut CommandOutput,
+) -> Result<(), Failure> {
     let agent =
         find_agent(name).ok_or_else(|| Failure::new(format!("no agent `{name}` is known")))?;
     install_agent(agent, yes, asks, out).map_err(|failure| Failure {

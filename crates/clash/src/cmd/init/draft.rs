@@ -9,7 +9,7 @@ use clash_syntax::draft::{
 };
 
 use super::posture::Posture;
-use super::presets::{Library, LibraryError};
+use super::presets::{LibraryError, PolicyLibrary};
 use crate::ecosystems::{self, DetectedToolchain, FetchHost, OutsidePath, PathUse};
 
 /// The user's choices, and what `clash init` found.
@@ -53,7 +53,7 @@ pub(crate) struct MachineFacts<'a> {
 /// The rules for each chosen toolchain.
 pub(crate) fn toolchains(
     choices: &PolicyChoices,
-    library: &Library,
+    library: &PolicyLibrary,
     MachineFacts { places, needs, has }: &MachineFacts<'_>,
 ) -> Result<Vec<ToolchainRules>, LibraryError> {
     let mut all = Vec::new();
@@ -165,7 +165,7 @@ fn group(comment: &str, rules: Vec<RuleDraft>) -> RuleGroup {
 /// The whole policy.
 pub(crate) fn draft(
     choices: &PolicyChoices,
-    library: &Library,
+    library: &PolicyLibrary,
     toolchains: &[ToolchainRules],
 ) -> Result<PolicyDraft, LibraryError> {
     let posture = choices.posture;

@@ -12,11 +12,11 @@ use crate::dirs::Dirs;
 use crate::exit;
 use crate::history::{not_understood, replay, selected_histories};
 use crate::policy::PolicyFiles;
-use crate::ui::{Failure, Out};
+use crate::ui::{CommandOutput, Failure};
 
 /// What was learned.
 #[derive(Debug)]
-pub(crate) struct Learned {
+pub(crate) struct LearnedPolicy {
     /// A whole policy.
     pub(crate) source: String,
     pub(crate) evidence: HistoryEvidence,
@@ -25,7 +25,7 @@ pub(crate) struct Learned {
     pub(crate) counts: BacktestCounts,
 }
 
-pub(crate) fn learn(dirs: &Dirs, here: &Path, what: &str) -> Result<Learned, Failure> {
+pub(crate) fn learn(dirs: &Dirs, here: &Path, what: &str) -> Result<LearnedPolicy, Failure> {
     let histories = selected_histories(dirs, Some(what))?;
     let mut evidence = HistoryEvidence::default();
     let mut strange = 0;
@@ -56,11 +56,16 @@ pub(crate) fn learn(dirs: &Dirs, here: &Path, what: &str) -> Result<Learned, Fai
     let place = dirs.user_policies[0].clone();
     let compiled = PolicyFiles::single(&place).with_text(&place, &source).compile()?;
     let counts = of_histories(dirs, here, &compiled, &histories);
-    Ok(Learned { source, evidence, tally, counts })
+    Ok(LearnedPolicy { source, evidence, tally, counts })
 }
 
-pub(super) fn run(out: &mut Out, dirs: &Dirs, here: &Path, what: &str) -> Result<u8, Failure> {
-    let Learned { source, evidence, tally, counts } = learn(dirs, here, what)?;
+pub(super) fn run(
+    out: &mut CommandOutput,
+    dirs: &Dirs,
+    here: &Path,
+    what: &str,
+) -> Result<u8, Failure> {
+    let LearnedPolicy { source, evidence, tally, counts } = learn(dirs, here, what)?;
     out.verbatim(source.trim_end())?;
     let mut stderr = std::io::stderr();
     let _ = writeln!(stderr, "learned from {} actions that ran; {counts}", evidence.actions);

@@ -4,7 +4,7 @@
 use clash_history::day;
 use clash_history::evidence::{HistoryEvidence, SeenTimes};
 use clash_history::known::KnownSandbox;
-use clash_history::policy::{self, CHANGING, LOOKING, LearnedRule as Seen};
+use clash_history::policy::{self, CHANGING, LOOKING, LearnedRule};
 use clash_policy::Effect;
 
 use clash_syntax::draft::{
@@ -82,11 +82,11 @@ fn words(words: &[&str]) -> KeyDraft {
 }
 
 /// A rule under a key, with its evidence.
-fn rule(seen: &Seen, key: KeyDraft) -> RuleDraft {
+fn rule(seen: &LearnedRule, key: KeyDraft) -> RuleDraft {
     RuleDraft { comment: because(seen.times, &seen.example), key, body: body(seen) }
 }
 
-fn body(seen: &Seen) -> RuleBody {
+fn body(seen: &LearnedRule) -> RuleBody {
     let given = RuleBody::Effect(leaf(seen, seen.effect));
     if seen.unless.is_empty() {
         return given;
@@ -96,7 +96,7 @@ fn body(seen: &Seen) -> RuleBody {
     RuleBody::Below(vec![bare(words(seen.unless), asked), bare(KeyDraft::Rest, given)])
 }
 
-fn leaf(seen: &Seen, effect: Effect) -> EffectDraft {
+fn leaf(seen: &LearnedRule, effect: Effect) -> EffectDraft {
     let sandbox = match seen.room {
         _ if effect == Effect::Deny => None,
         KnownSandbox::Default => None,
@@ -110,14 +110,14 @@ fn leaf(seen: &Seen, effect: Effect) -> EffectDraft {
 
 /// Rules about programs as a whole first, then program by program what is known of
 /// its subcommands.
-fn commands(seen: &[Seen]) -> Vec<RuleDraft> {
-    let seen: Vec<&Seen> = seen.iter().filter(|rule| rule.tools == ["Bash"]).collect();
-    let has_own = |rule: &Seen| {
+fn commands(seen: &[LearnedRule]) -> Vec<RuleDraft> {
+    let seen: Vec<&LearnedRule> = seen.iter().filter(|rule| rule.tools == ["Bash"]).collect();
+    let has_own = |rule: &LearnedRule| {
         seen.iter().any(|other| {
             !other.second.is_empty() && other.keys.iter().any(|it| rule.keys.contains(it))
         })
     };
-    let (whole, parted): (Vec<&Seen>, Vec<&Seen>) =
+    let (whole, parted): (Vec<&LearnedRule>, Vec<&LearnedRule>) =
         seen.iter().partition(|rule| rule.second.is_empty() && !has_own(rule));
     let mut programs: Vec<&str> = Vec::new();
     for program in parted.iter().flat_map(|rule| &rule.keys) {
@@ -127,15 +127,15 @@ fn commands(seen: &[Seen]) -> Vec<RuleDraft> {
     }
     let whole = whole.into_iter().map(|seen| rule(seen, words(&seen.keys)));
     let parted = programs.into_iter().map(|program| {
-        let of_it: Vec<&Seen> =
+        let of_it: Vec<&LearnedRule> =
             parted.iter().copied().filter(|rule| rule.keys.contains(&program)).collect();
         RuleDraft::new(&[program], RuleBody::Below(subcommands(&of_it)))
     });
     whole.chain(parted).collect()
 }
 
-fn subcommands(seen: &[&Seen]) -> Vec<RuleDraft> {
-    let (flat, deeper): (Vec<&Seen>, Vec<&Seen>) =
+fn subcommands(seen: &[&LearnedRule]) -> Vec<RuleDraft> {
+    let (flat, deeper): (Vec<&LearnedRule>, Vec<&LearnedRule>) =
         seen.iter().partition(|rule| rule.third.is_empty());
     let mut rules: Vec<RuleDraft> = Vec::new();
     for seen in &flat {
@@ -158,11 +158,11 @@ fn subcommands(seen: &[&Seen]) -> Vec<RuleDraft> {
 }
 
 /// Tools that look and tools that change, each with the places they stay out of.
-fn files(seen: &[Seen]) -> Vec<RuleDraft> {
+fn files(seen: &[LearnedRule]) -> Vec<RuleDraft> {
     let mut rules = Vec::new();
     for tools in [LOOKING, CHANGING] {
-        let about = |rule: &&Seen| tools.iter().all(|tool| rule.tools.contains(tool));
-        let (places, all): (Vec<&Seen>, Vec<&Seen>) =
+        let about = |rule: &&LearnedRule| tools.iter().all(|tool| rule.tools.contains(tool));
+        let (places, all): (Vec<&LearnedRule>, Vec<&LearnedRule>) =
             seen.iter().filter(about).partition(|rule| !rule.keys.is_empty());
         match (places.as_slice(), all.first()) {
             ([], None) => {}
@@ -177,7 +177,7 @@ fn files(seen: &[Seen]) -> Vec<RuleDraft> {
     rules
 }
 
-fn pages(seen: &[Seen]) -> Option<RuleDraft> {
+fn pages(seen: &[LearnedRule]) -> Option<RuleDraft> {
     let hosts: Vec<RuleDraft> = seen
         .iter()
         .filter(|rule| rule.tools == ["WebFetch"])

@@ -23,16 +23,16 @@ use serde_json::{Value, json};
 
 use self::draft::{MachineFacts, PolicyChoices, ToolchainRules};
 use self::posture::Posture;
-use self::presets::Library;
+use self::presets::PolicyLibrary;
 use super::policy::backtest::{self, BacktestCounts};
-use super::policy::change::{Change, make_all, read};
+use super::policy::change::{FileChange, make_all, read};
 use super::policy::edit::trusts_project;
 use super::policy::import::{self, ImportedFile};
 use super::{project, unless_closed};
 use crate::dirs::Dirs;
 use crate::ecosystems::{self, DetectedProject, DetectedToolchain, ECOSYSTEMS};
 use crate::policy::{LoadedPolicy, PolicyFiles};
-use crate::ui::{Failure, Out, Tone, confirm};
+use crate::ui::{CommandOutput, Failure, TextTone, confirm};
 use crate::{env, exit, history};
 
 /// Detects the project's toolchains and makes a policy for them.
@@ -87,23 +87,23 @@ pub(crate) struct Args {
 }
 
 /// What is about to be done.
-struct Proposal {
+struct PolicyProposal {
     file: PathBuf,
-    how: Action,
+    how: PlacementAction,
     /// The policy and the modules beside it.
-    changes: Vec<Change>,
+    changes: Vec<FileChange>,
     policy: LoadedPolicy,
     warnings: Vec<PolicyFinding>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Action {
+enum PlacementAction {
     Create,
     Merge,
     Replace,
 }
 
-impl Action {
+impl PlacementAction {
     fn word(self) -> &'static str {
         match self {
             Self::Create => "create",
@@ -114,16 +114,16 @@ impl Action {
 }
 
 /// Everything the questions are about.
-struct Project {
+struct InitProject {
     dirs: Dirs,
     root: PathBuf,
     places: PolicyPlaces,
     found: DetectedProject,
-    library: Library,
+    library: PolicyLibrary,
 }
 
 impl Args {
-    pub(crate) fn run(self, out: &mut Out) -> Result<u8, Failure> {
+    pub(crate) fn run(self, out: &mut CommandOutput) -> Result<u8, Failure> {
         let (dirs, root) = project(self.project.clone())?;
         if let Some(history) = self.from_trace.as_ref().filter(|_| !self.yes) {
             return from_trace::run(out, &dirs, &root, history);
@@ -139,14 +139,14 @@ impl Args {
             true => DetectedProject { complete: true, ..DetectedProject::default() },
             false => ecosystems::detect(&root),
         };
-        let library = Library::ask()?;
-        let project = Project { dirs, root, places, found, library };
+        let library = PolicyLibrary::ask()?;
+        let project = InitProject { dirs, root, places, found, library };
         if !self.json {
             say_found(out, &project)?;
         }
         let mut wanted = self.wanted(&project)?;
         if asks {
-            let given = walkthrough::Given {
+            let given = walkthrough::GivenAnswers {
                 posture: self.posture.is_some(),
                 toolchains: !self.ecosystem.is_empty(),
                 agents: !self.agent.is_empty(),
@@ -184,7 +184,7 @@ impl Args {
     }
 
     /// What the command line says, and what is found where it says nothing.
-    fn wanted(&self, project: &Project) -> Result<Wanted, Failure> {
+    fn wanted(&self, project: &InitProject) -> Result<WantedPolicy, Failure> {
         let mut ecosystems = Vec::new();
         for name in &self.ecosystem {
             let known = ecosystems::named(name).ok_or_else(|| unknown_ecosystem(name))?;
@@ -213,7 +213,7 @@ impl Args {
         };
         let posture = self.posture.unwrap_or(Posture::Moderate);
         let replace = self.replace;
-        Ok(Wanted {
+        Ok(WantedPolicy {
             posture,
             ecosystems,
             agents,
@@ -228,13 +228,17 @@ impl Args {
         self.scope == "project"
     }
 
-    fn learned(&self, project: &Project) -> Result<Option<String>, Failure> {
+    fn learned(&self, project: &InitProject) -> Result<Option<String>, Failure> {
         let learn = |what: &String| from_trace::learn(&project.dirs, &project.root, what);
         let learned = self.from_trace.as_ref().map(learn).transpose()?;
         Ok(learned.map(|learned| learned.source))
     }
 
-    fn proposal(&self, project: &Project, wanted: &Wanted) -> Result<Proposal, Failure> {
+    fn proposal(
+        &self,
+        project: &InitProject,
+        wanted: &WantedPolicy,
+    ) -> Result<PolicyProposal, Failure> {
         let file = match self.of_project() {
             true => place::project_policy(&project.dirs, &project.root)?,
             false => place::user_policy(&project.dirs),
@@ -260,17 +264,17 @@ impl Args {
             }
         };
         let (how, text) = match &before {
-            None => (Action::Create, text(&toolchains)?),
+            None => (PlacementAction::Create, text(&toolchains)?),
             Some(_) if wanted.replace || wanted.learned.is_some() => {
-                (Action::Replace, text(&toolchains)?)
+                (PlacementAction::Replace, text(&toolchains)?)
             }
-            Some(before) => (Action::Merge, place::merged(before, &toolchains)?.0),
+            Some(before) => (PlacementAction::Merge, place::merged(before, &toolchains)?.0),
         };
         let mut policies = vec![(file.clone(), text)];
         let mut changes =
             import::beside(&wanted.imports, &project.dirs, &project.root, &mut policies)?;
         for (file, text) in policies {
-            changes.push(Change::of(&file, text)?);
+            changes.push(FileChange::of(&file, text)?);
         }
         let mut files = PolicyFiles::single(&file);
         for change in &changes {
@@ -284,30 +288,32 @@ impl Args {
             )));
         };
         changes.retain(|change| !change.is_none());
-        Ok(Proposal { file, how, changes, policy, warnings })
+        Ok(PolicyProposal { file, how, changes, policy, warnings })
     }
 
     /// Writes what was proposed and wires the agents. `false`: somebody has to agree
     /// first.
     fn carry_out(
         &self,
-        out: &mut Out,
-        project: &Project,
-        wanted: &Wanted,
-        proposal: Proposal,
+        out: &mut CommandOutput,
+        project: &InitProject,
+        wanted: &WantedPolicy,
+        proposal: PolicyProposal,
         asks: bool,
     ) -> Result<bool, Failure> {
         let nothing = proposal.changes.is_empty();
         let agreed = match proposal.how {
             _ if nothing || self.yes => true,
             _ if asks => walkthrough::may_write(out, &proposal)?,
-            Action::Create => true,
+            PlacementAction::Create => true,
             // A policy of yours does not change because a script ran.
-            Action::Merge | Action::Replace if !self.json && std::io::stdin().is_terminal() => {
+            PlacementAction::Merge | PlacementAction::Replace
+                if !self.json && std::io::stdin().is_terminal() =>
+            {
                 show_changes(out, &proposal)?;
                 confirm("Make this change?")?
             }
-            Action::Merge | Action::Replace => {
+            PlacementAction::Merge | PlacementAction::Replace => {
                 if !self.json {
                     show_changes(out, &proposal)?;
                 }
@@ -315,7 +321,7 @@ impl Args {
             }
         };
         let kept = match (agreed, proposal.how) {
-            (true, Action::Replace) if !nothing => {
+            (true, PlacementAction::Replace) if !nothing => {
                 Some(place::keep(&proposal.file, &read(&proposal.file)?.unwrap_or_default())?)
             }
             _ => None,
@@ -328,10 +334,12 @@ impl Args {
             return match (self.json, proposal.how) {
                 (true, _) => Ok(false),
                 (false, _) if asks => Err(Failure::new(format!("{file} was not written"))),
-                (false, Action::Create) => Err(Failure::new(format!("{file} was not written"))),
-                (false, Action::Merge | Action::Replace) => Err(Failure::new(format!(
-                    "nothing was changed: there is a policy already, {file}"
-                ))
+                (false, PlacementAction::Create) => {
+                    Err(Failure::new(format!("{file} was not written")))
+                }
+                (false, PlacementAction::Merge | PlacementAction::Replace) => Err(Failure::new(
+                    format!("nothing was changed: there is a policy already, {file}"),
+                )
                 .hint("`--yes` makes the change shown above; `--replace --yes` starts anew")),
             };
         }
@@ -342,7 +350,7 @@ impl Args {
         if !self.json {
             out.line(match (nothing, proposal.how) {
                 (true, _) => format!("{} says all of this already", file.display()),
-                (false, Action::Merge) => format!("changed {}", file.display()),
+                (false, PlacementAction::Merge) => format!("changed {}", file.display()),
                 (false, _) => format!("wrote {}", file.display()),
             })?;
             if let Some(kept) = &kept {
@@ -351,7 +359,7 @@ impl Args {
         }
         for agent in &wanted.agents {
             match self.json {
-                true => agents::wire(agent, self.yes, asks, &mut Out::silent())?,
+                true => agents::wire(agent, self.yes, asks, &mut CommandOutput::silent())?,
                 false => agents::wire(agent, self.yes, asks, out)?,
             }
         }
@@ -373,7 +381,7 @@ impl Args {
 }
 
 /// What the policy is to be.
-struct Wanted {
+struct WantedPolicy {
     posture: Posture,
     ecosystems: Vec<DetectedToolchain>,
     agents: Vec<String>,
@@ -385,7 +393,7 @@ struct Wanted {
     learned: Option<String>,
 }
 
-impl Wanted {
+impl WantedPolicy {
     fn described(&self) -> String {
         let names: Vec<&str> = self.ecosystems.iter().map(|it| it.ecosystem.name).collect();
         match (&self.learned, names.as_slice()) {
@@ -395,15 +403,15 @@ impl Wanted {
         }
     }
 
-    fn choices(&self, project: &Project) -> PolicyChoices {
+    fn choices(&self, project: &InitProject) -> PolicyChoices {
         let mut hosts = ecosystems::hosts(&project.root, &project.places, &self.ecosystems);
         hosts.retain(|host| !self.anywhere || !host.file.starts_with(['$', '/']));
         PolicyChoices { posture: self.posture, ecosystems: self.ecosystems.clone(), hosts }
     }
 }
 
-impl Project {
-    fn toolchains(&self, wanted: &Wanted) -> Result<Vec<ToolchainRules>, Failure> {
+impl InitProject {
+    fn toolchains(&self, wanted: &WantedPolicy) -> Result<Vec<ToolchainRules>, Failure> {
         let choices = wanted.choices(self);
         // What the presets grant is known to the compiler alone.
         let loads = |it: &DetectedToolchain| {
@@ -438,10 +446,10 @@ fn unknown_ecosystem(name: &str) -> Failure {
         .hint(format!("known are {}", known.join(", ")))
 }
 
-fn say_found(out: &mut Out, project: &Project) -> std::io::Result<()> {
+fn say_found(out: &mut CommandOutput, project: &InitProject) -> std::io::Result<()> {
     out.line("detecting ecosystems...")?;
     for detected in &project.found.ecosystems {
-        let name = out.tone(Tone::Strong, detected.ecosystem.name);
+        let name = out.tone(TextTone::Strong, detected.ecosystem.name);
         out.line(format!("found: {name} ({})", detected.why()))?;
     }
     if project.found.ecosystems.is_empty() {
@@ -475,9 +483,9 @@ fn refuse_home(dirs: &Dirs, root: &Path) -> Result<(), Failure> {
 
 /// The policy, or how the one that is there changes, and what that means.
 fn preview(
-    out: &mut Out,
-    project: &Project,
-    proposal: &Proposal,
+    out: &mut CommandOutput,
+    project: &InitProject,
+    proposal: &PolicyProposal,
     whole: bool,
 ) -> Result<(), Failure> {
     out.line("")?;
@@ -487,7 +495,7 @@ fn preview(
         show_in_short(out, proposal)?;
     }
     for PolicyFinding { text, .. } in &proposal.warnings {
-        out.line(format!("{}: {text}", out.tone(Tone::Care, "warning")))?;
+        out.line(format!("{}: {text}", out.tone(TextTone::Care, "warning")))?;
     }
     if let Some(counts) = effect(project, &proposal.policy) {
         out.line("")?;
@@ -499,10 +507,10 @@ fn preview(
 /// Changes of more lines than this are shown on request.
 const MOST_CHANGED_LINES: usize = 12;
 
-fn show_in_short(out: &mut Out, proposal: &Proposal) -> Result<(), Failure> {
+fn show_in_short(out: &mut CommandOutput, proposal: &PolicyProposal) -> Result<(), Failure> {
     let changed = proposal.changes.iter().filter(|change| change.before.is_some());
     let diffs: usize = changed.map(|change| change.diff().lines().count()).sum();
-    if proposal.how == Action::Merge && diffs <= MOST_CHANGED_LINES {
+    if proposal.how == PlacementAction::Merge && diffs <= MOST_CHANGED_LINES {
         return Ok(show_changes(out, proposal)?);
     }
     out.line("The policy in short:")?;
@@ -515,17 +523,17 @@ fn show_in_short(out: &mut Out, proposal: &Proposal) -> Result<(), Failure> {
 }
 
 /// What the policy would have said to what agents did on this machine.
-fn effect(project: &Project, policy: &LoadedPolicy) -> Option<BacktestCounts> {
+fn effect(project: &InitProject, policy: &LoadedPolicy) -> Option<BacktestCounts> {
     let histories = clash_history::all_histories(&history::roots(&project.dirs));
     let counts = backtest::of_histories(&project.dirs, &project.root, policy, &histories);
     (counts.all() > 0).then_some(counts)
 }
 
-fn show_changes(out: &mut Out, proposal: &Proposal) -> std::io::Result<()> {
+fn show_changes(out: &mut CommandOutput, proposal: &PolicyProposal) -> std::io::Result<()> {
     for change in &proposal.changes {
         match (&change.before, &change.after) {
             (None, Some(text)) => {
-                out.line(out.tone(Tone::Strong, &format!("{}:", change.file.display())))?;
+                out.line(out.tone(TextTone::Strong, &format!("{}:", change.file.display())))?;
                 text.lines().try_for_each(|line| out.verbatim(format!("  {line}").trim_end()))?;
             }
             _ => out.verbatim(change.diff().trim_end())?,
@@ -535,9 +543,9 @@ fn show_changes(out: &mut Out, proposal: &Proposal) -> std::io::Result<()> {
 }
 
 fn as_json(
-    project: &Project,
-    wanted: &Wanted,
-    proposal: &Proposal,
+    project: &InitProject,
+    wanted: &WantedPolicy,
+    proposal: &PolicyProposal,
     written: bool,
     kept: Option<&Path>,
 ) -> Value {
@@ -548,7 +556,7 @@ fn as_json(
     };
     let choices = wanted.choices(project);
     let host = |it: &ecosystems::FetchHost| json!({"ecosystem": it.ecosystem, "host": it.name, "file": it.file});
-    let change = |it: &Change| json!({"file": it.file, "text": it.after});
+    let change = |it: &FileChange| json!({"file": it.file, "text": it.after});
     let imports: Vec<&PathBuf> = wanted.imports.iter().map(|it| &it.file).collect();
     let warnings: Vec<&String> = proposal.warnings.iter().map(|it| &it.text).collect();
     json!({

@@ -33,7 +33,7 @@ pub(super) fn merged(
     existing: &str,
     toolchains: &[ToolchainRules],
 ) -> Result<(String, Vec<&'static str>), Failure> {
-    let known = Known::of(existing)?;
+    let known = KnownWords::of(existing)?;
     let mut more = PolicyDraft::default();
     let mut added = Vec::new();
     for toolchain in toolchains.iter().filter(|it| !known.bound.contains(it.name)) {
@@ -53,14 +53,14 @@ pub(super) fn merged(
 }
 
 /// What a policy has something to say about.
-struct Known {
+struct KnownWords {
     /// Words that stand in keys.
     words: BTreeSet<String>,
     /// Names it loads or defines.
     bound: BTreeSet<String>,
 }
 
-impl Known {
+impl KnownWords {
     fn of(text: &str) -> Result<Self, Failure> {
         let file = SyntaxTree::parse(text)?;
         let mut known = Self { words: BTreeSet::new(), bound: BTreeSet::new() };

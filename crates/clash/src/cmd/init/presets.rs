@@ -15,7 +15,7 @@ use crate::ui::Failure;
 
 /// The library's modules and their sources.
 #[derive(Debug)]
-pub(crate) struct Library(BTreeMap<String, String>);
+pub(crate) struct PolicyLibrary(BTreeMap<String, String>);
 
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum LibraryError {
@@ -25,7 +25,7 @@ pub(crate) enum LibraryError {
     Unreadable { module: String, what: String },
 }
 
-impl Library {
+impl PolicyLibrary {
     /// Asks the compiler, which carries it.
     pub(crate) fn ask() -> Result<Self, Failure> {
         match ask_compiler(&CompilerRequest::Library)? {
@@ -119,14 +119,14 @@ pub(super) mod tests {
     use crate::ecosystems::ECOSYSTEMS;
 
     /// The library as it lies in the repository.
-    pub(in crate::cmd::init) fn library() -> Library {
+    pub(in crate::cmd::init) fn library() -> PolicyLibrary {
         let dir = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../clash-lang/std");
         let each = |entry: std::io::Result<std::fs::DirEntry>| {
             let path = entry.unwrap().path();
             let name = path.file_name().unwrap().to_str().unwrap().to_owned();
             (format!("@clash//{name}"), std::fs::read_to_string(path).unwrap())
         };
-        Library(std::fs::read_dir(dir).unwrap().map(each).collect())
+        PolicyLibrary(std::fs::read_dir(dir).unwrap().map(each).collect())
     }
 
     #[test]

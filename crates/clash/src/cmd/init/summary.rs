@@ -18,7 +18,7 @@ const MOST_SANDBOXES: usize = 9;
 pub(super) fn rows(policy: &LoadedPolicy) -> Result<Vec<(String, String)>, IrError> {
     let layers = policy.ir().to_layers()?;
     let written = |layer: &&Layer| matches!(layer.kind, LayerKind::User | LayerKind::Project);
-    let mut seen = Seen::default();
+    let mut seen = SummaryRows::default();
     let mut default = (Effect::Ask, "project".to_owned());
     for Layer { settings, groups, .. } in layers.iter().filter(written) {
         let LayerSettings { default: rule, default_sandbox, .. } = settings;
@@ -43,14 +43,14 @@ pub(super) fn rows(policy: &LoadedPolicy) -> Result<Vec<(String, String)>, IrErr
 }
 
 #[derive(Default)]
-struct Seen {
+struct SummaryRows {
     /// Programs by the sandbox in which they run unasked.
     runs: Vec<(String, Vec<String>)>,
     asked: Vec<String>,
     denied: Vec<String>,
 }
 
-impl Seen {
+impl SummaryRows {
     fn note(&mut self, branches: &[MatchBranch], words: &str, default: &str) {
         for MatchBranch { key, then } in branches {
             let names: Vec<String> = key.patterns.iter().map(ToString::to_string).collect();

@@ -4,22 +4,24 @@
 use std::io;
 
 use super::posture::Posture;
-use super::{Project, Proposal, Wanted, agents, place, show_changes, unknown_ecosystem};
+use super::{
+    InitProject, PolicyProposal, WantedPolicy, agents, place, show_changes, unknown_ecosystem,
+};
 use crate::ecosystems::{self, DetectedToolchain};
-use crate::ui::{Failure, Out, Tone, prompt};
+use crate::ui::{CommandOutput, Failure, TextTone, prompt};
 
 /// What the command line says; no question is asked about it.
-pub(super) struct Given {
+pub(super) struct GivenAnswers {
     pub(super) posture: bool,
     pub(super) toolchains: bool,
     pub(super) agents: bool,
 }
 
 pub(super) fn ask(
-    out: &mut Out,
-    project: &Project,
-    wanted: &mut Wanted,
-    given: Given,
+    out: &mut CommandOutput,
+    project: &InitProject,
+    wanted: &mut WantedPolicy,
+    given: GivenAnswers,
 ) -> Result<(), Failure> {
     if wanted.learned.is_none() {
         if !given.posture {
@@ -36,10 +38,10 @@ pub(super) fn ask(
     existing(project, wanted)
 }
 
-fn posture(out: &mut Out, wanted: &mut Wanted) -> Result<(), Failure> {
+fn posture(out: &mut CommandOutput, wanted: &mut WantedPolicy) -> Result<(), Failure> {
     out.line("\nHow much should happen without asking you?")?;
     for (number, posture) in (1..).zip(Posture::ALL) {
-        out.line(format!("  {number}  {}", out.tone(Tone::Strong, posture.word())))?;
+        out.line(format!("  {number}  {}", out.tone(TextTone::Strong, posture.word())))?;
         for (verb, what) in posture.explained() {
             out.line(format!("       {verb:<7} {what}"))?;
         }
@@ -53,7 +55,7 @@ fn posture(out: &mut Out, wanted: &mut Wanted) -> Result<(), Failure> {
     Ok(())
 }
 
-fn toolchains(project: &Project, wanted: &mut Wanted) -> Result<(), Failure> {
+fn toolchains(project: &InitProject, wanted: &mut WantedPolicy) -> Result<(), Failure> {
     let names: Vec<&str> = wanted.ecosystems.iter().map(|it| it.ecosystem.name).collect();
     let default = if names.is_empty() { "none".to_owned() } else { names.join(" ") };
     wanted.ecosystems = choose("\nToolchains", &default, |answer| {
@@ -71,7 +73,7 @@ fn toolchains(project: &Project, wanted: &mut Wanted) -> Result<(), Failure> {
     Ok(())
 }
 
-fn which_agents(wanted: &mut Wanted) -> Result<(), Failure> {
+fn which_agents(wanted: &mut WantedPolicy) -> Result<(), Failure> {
     let known = agents::names();
     let found = agents::found();
     let default =
@@ -95,7 +97,7 @@ fn which_agents(wanted: &mut Wanted) -> Result<(), Failure> {
     Ok(())
 }
 
-fn imports(out: &mut Out, wanted: &mut Wanted) -> Result<(), Failure> {
+fn imports(out: &mut CommandOutput, wanted: &mut WantedPolicy) -> Result<(), Failure> {
     if wanted.imports.is_empty() {
         return Ok(());
     }
@@ -134,7 +136,7 @@ fn rules(source: &str) -> Vec<String> {
     shown
 }
 
-fn existing(project: &Project, wanted: &mut Wanted) -> Result<(), Failure> {
+fn existing(project: &InitProject, wanted: &mut WantedPolicy) -> Result<(), Failure> {
     let file = place::user_policy(&project.dirs);
     if !file.exists() || wanted.replace || wanted.learned.is_some() {
         return Ok(());
@@ -152,7 +154,10 @@ fn existing(project: &Project, wanted: &mut Wanted) -> Result<(), Failure> {
 }
 
 /// The last question. `view` shows the text that would be written and asks again.
-pub(super) fn may_write(out: &mut Out, proposal: &Proposal) -> Result<bool, Failure> {
+pub(super) fn may_write(
+    out: &mut CommandOutput,
+    proposal: &PolicyProposal,
+) -> Result<bool, Failure> {
     let lines = proposal.changes.iter().filter_map(|change| change.after.as_ref());
     let lines: usize = lines.map(|text| text.lines().count()).sum();
     let question =

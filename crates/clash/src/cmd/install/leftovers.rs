@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::{cannot_write, remove_if_there};
 use crate::dirs::Dirs;
-use crate::ui::{Failure, Out, confirm};
+use crate::ui::{CommandOutput, Failure, confirm};
 use clash_agents::AGENTS;
 use clash_agents::wiring::InstallScope;
 
@@ -17,11 +17,11 @@ const OLD_BACKUP: &str = ".clash-backup";
 struct Leftover {
     path: PathBuf,
     what: &'static str,
-    kind: Kind,
+    kind: LeftoverKind,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum LeftoverKind {
     /// Clash's own, which `--purge` removes.
     Own,
     /// Written by the user, so a question comes first.
@@ -39,47 +39,49 @@ fn found(dirs: &Dirs) -> Vec<Leftover> {
     };
     for policy in &dirs.user_policies {
         if let Some(dir) = policy.parent() {
-            add(dir.to_path_buf(), "your policy", Kind::Policy);
+            add(dir.to_path_buf(), "your policy", LeftoverKind::Policy);
         }
     }
-    add(dirs.state.clone(), "sessions, trust, copies of settings", Kind::Own);
-    add(dirs.cache.clone(), "compiled policies", Kind::Own);
+    add(dirs.state.clone(), "sessions, trust, copies of settings", LeftoverKind::Own);
+    add(dirs.cache.clone(), "compiled policies", LeftoverKind::Own);
     for file in
         AGENTS.iter().flat_map(|agent| (agent.files)(&dirs.for_agents(), &InstallScope::User))
     {
-        add(old_backup(&file.file), "a copy of settings", Kind::Own);
+        add(old_backup(&file.file), "a copy of settings", LeftoverKind::Own);
     }
-    add("/etc/apparmor.d/clash".into(), "the AppArmor profile", Kind::Machine);
+    add("/etc/apparmor.d/clash".into(), "the AppArmor profile", LeftoverKind::Machine);
     left
 }
 
-pub(super) fn list(dirs: &Dirs, out: &mut Out) -> Result<(), Failure> {
+pub(super) fn list(dirs: &Dirs, out: &mut CommandOutput) -> Result<(), Failure> {
     let left = found(dirs);
     if left.is_empty() {
         return Ok(());
     }
     out.line("\nleft on this machine:")?;
     for Leftover { path, what, kind } in &left {
-        let root = if *kind == Kind::Machine { ", which only root can remove" } else { "" };
+        let root = if *kind == LeftoverKind::Machine { ", which only root can remove" } else { "" };
         out.line(format!("  {}  {} ({what}{root})", size_of(path), path.display()))?;
     }
     Ok(out.line("`clash uninstall --purge` removes it, and asks about your policy.")?)
 }
 
 /// Removes everything of clash. The policy goes only if the user says so.
-pub(super) fn purge(dirs: &Dirs, yes: bool, out: &mut Out) -> Result<(), Failure> {
+pub(super) fn purge(dirs: &Dirs, yes: bool, out: &mut CommandOutput) -> Result<(), Failure> {
     for Leftover { path, what, kind } in found(dirs) {
         let size = size_of(&path);
         let shown = format!("{} ({what}, {})", path.display(), size.trim());
         let goes = match kind {
-            Kind::Own => true,
-            Kind::Policy if yes => true,
+            LeftoverKind::Own => true,
+            LeftoverKind::Policy if yes => true,
             // Without a terminal there is no answer, and the policy stays.
-            Kind::Policy => confirm(&format!("Remove {shown}? It is not kept.")).unwrap_or(false),
-            Kind::Machine => false,
+            LeftoverKind::Policy => {
+                confirm(&format!("Remove {shown}? It is not kept.")).unwrap_or(false)
+            }
+            LeftoverKind::Machine => false,
         };
         if !goes {
-            let by = if kind == Kind::Machine { "; only root can remove it" } else { "" };
+            let by = if kind == LeftoverKind::Machine { "; only root can remove it" } else { "" };
             out.line(format!("kept {shown}{by}"))?;
             continue;
         }

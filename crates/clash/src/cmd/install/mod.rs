@@ -20,7 +20,7 @@ use super::wiring::trial::TrialOutcome;
 use crate::dirs::{Dirs, project_of};
 use crate::replace_file::replace;
 use crate::settings_backup;
-use crate::ui::{Failure, Out};
+use crate::ui::{CommandOutput, Failure};
 use clash_agents::wiring::{InstallScope, SettingsError, WiredFile};
 use clash_agents::{self as agents, AGENTS, Agent};
 
@@ -36,7 +36,7 @@ pub(crate) use uninstall::UninstallArgs;
 #[derive(Debug, clap::Args)]
 pub(crate) struct InstallArgs {
     #[command(flatten)]
-    which: Which,
+    which: AgentSelection,
     /// Show the settings as they would become and change nothing
     #[arg(long)]
     dry_run: bool,
@@ -52,7 +52,7 @@ pub(crate) struct InstallArgs {
 }
 
 #[derive(Debug, clap::Args)]
-struct Which {
+struct AgentSelection {
     /// The agent; without it, every one that is found on this machine
     #[arg(long, value_name = "AGENT", value_parser = agent)]
     agent: Option<&'static Agent>,
@@ -71,7 +71,7 @@ fn agent(name: &str) -> Result<&'static Agent, String> {
     })
 }
 
-impl Which {
+impl AgentSelection {
     fn scope(&self, dirs: &Dirs) -> Result<InstallScope, Failure> {
         Ok(if self.managed {
             InstallScope::Managed
@@ -109,20 +109,20 @@ pub(super) fn install_agent(
     agent: &'static Agent,
     yes: bool,
     may_ask: bool,
-    out: &mut Out,
+    out: &mut CommandOutput,
 ) -> Result<(), Failure> {
-    let which = Which { agent: Some(agent), project: false, managed: false };
+    let which = AgentSelection { agent: Some(agent), project: false, managed: false };
     let args = InstallArgs { which, dry_run: false, yes, keep_sandbox: false, may_ask };
     args.run(out).map(|_| ())
 }
 
 impl InstallArgs {
-    pub(crate) fn run(self, out: &mut Out) -> Result<u8, Failure> {
+    pub(crate) fn run(self, out: &mut CommandOutput) -> Result<u8, Failure> {
         let dirs = Dirs::from_env()?;
         let (agents, scope) = self.which.resolve(&dirs)?;
         let target =
             if scope == InstallScope::Managed { dirs.clone().of_machine() } else { dirs.clone() };
-        let work = Work { dirs: &dirs, target: &target, scope: &scope, args: &self };
+        let work = InstallJob { dirs: &dirs, target: &target, scope: &scope, args: &self };
         let mut failed = Vec::new();
         let mut changed = false;
         for agent in &agents {
@@ -155,7 +155,7 @@ impl InstallArgs {
 }
 
 /// One installation.
-struct Work<'a> {
+struct InstallJob<'a> {
     /// The user's.
     dirs: &'a Dirs,
     /// Where programs and settings go: the user's, or the machine's.
@@ -164,9 +164,9 @@ struct Work<'a> {
     args: &'a InstallArgs,
 }
 
-impl Work<'_> {
+impl InstallJob<'_> {
     /// True if a settings file changed.
-    fn install(&self, agent: &Agent, out: &mut Out) -> Result<bool, Failure> {
+    fn install(&self, agent: &Agent, out: &mut CommandOutput) -> Result<bool, Failure> {
         if !self.args.dry_run {
             refuse_old(agent)?;
         }
@@ -212,7 +212,7 @@ impl Work<'_> {
     }
 
     /// Says what a trial with the new settings shows.
-    fn report(&self, agent: &Agent, changed: bool, out: &mut Out) -> Result<(), Failure> {
+    fn report(&self, agent: &Agent, changed: bool, out: &mut CommandOutput) -> Result<(), Failure> {
         let wiring = AgentWiring::look(self.target, agent, self.scope);
         let project = project_of(&std::env::current_dir()?, &self.dirs.home);
         let title = agent.title;

@@ -5,10 +5,12 @@ use std::fs;
 
 use super::super::unless_closed;
 use super::super::wiring::AgentWiring;
-use super::{Which, cannot_write, leftovers, programs, read, remove_if_there, unusable, write};
+use super::{
+    AgentSelection, cannot_write, leftovers, programs, read, remove_if_there, unusable, write,
+};
 use crate::dirs::Dirs;
 use crate::settings_backup;
-use crate::ui::{Failure, Out};
+use crate::ui::{CommandOutput, Failure};
 use clash_agents::wiring::{InstallScope, WiredFile};
 use clash_agents::{AGENTS, Agent};
 
@@ -17,7 +19,7 @@ use clash_agents::{AGENTS, Agent};
 #[derive(Debug, clap::Args)]
 pub(crate) struct UninstallArgs {
     #[command(flatten)]
-    which: Which,
+    which: AgentSelection,
     /// Show the settings as they would become and change nothing
     #[arg(long)]
     dry_run: bool,
@@ -33,7 +35,7 @@ pub(crate) struct UninstallArgs {
 }
 
 impl UninstallArgs {
-    pub(crate) fn run(self, out: &mut Out) -> Result<u8, Failure> {
+    pub(crate) fn run(self, out: &mut CommandOutput) -> Result<u8, Failure> {
         let dirs = Dirs::from_env()?;
         let scope = self.which.scope(&dirs)?;
         let dirs = if scope == InstallScope::Managed { dirs.of_machine() } else { dirs };
@@ -90,7 +92,12 @@ fn still_wired(dirs: &Dirs, scope: &InstallScope) -> Vec<&'static Agent> {
     AGENTS.iter().copied().filter(is_wired).collect()
 }
 
-fn uninstall(dirs: &Dirs, wired: &WiredFile, dry_run: bool, out: &mut Out) -> Result<(), Failure> {
+fn uninstall(
+    dirs: &Dirs,
+    wired: &WiredFile,
+    dry_run: bool,
+    out: &mut CommandOutput,
+) -> Result<(), Failure> {
     let file = &wired.file;
     let before = read(file)?;
     let after = wired.edit.uninstall(&before).map_err(|error| unusable(file, &error))?;

@@ -23,7 +23,7 @@ use crate::dirs::Dirs;
 use crate::history::{PastAction, not_understood, replay, selected_histories, since};
 use crate::policy::LoadedPolicy;
 use crate::say;
-use crate::ui::{Failure, Out, Tone};
+use crate::ui::{CommandOutput, Failure, TextTone};
 
 /// Replays what agents did against a policy.
 ///
@@ -58,7 +58,7 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    pub(crate) fn run(self, out: &mut Out) -> Result<u8, Failure> {
+    pub(crate) fn run(self, out: &mut CommandOutput) -> Result<u8, Failure> {
         let (dirs, here) = project(self.project.clone())?;
         let policy = files(self.policy.as_deref(), self.project.clone())?.compile()?;
         let against = self
@@ -302,7 +302,7 @@ fn by_times<K: Ord>(groups: HashMap<K, CauseGroup>) -> Vec<(K, CauseGroup)> {
 }
 
 impl BacktestFindings {
-    fn text(self, out: &mut Out, tally: &ReadTally, compared: bool) -> io::Result<()> {
+    fn text(self, out: &mut CommandOutput, tally: &ReadTally, compared: bool) -> io::Result<()> {
         const MAX_SHOWN_CAUSES: usize = 20;
         let mut agents: Vec<&str> = self.agents.keys().copied().collect();
         agents.sort_unstable();
@@ -313,9 +313,9 @@ impl BacktestFindings {
         let BacktestCounts { allowed, asked, denied } = self.counts;
         out.line(format!("{} actions of {}{span}", self.counts.all(), agents.join(", ")))?;
         for (count, what, tone) in [
-            (allowed, "run without asking", Tone::Good),
-            (asked, "ask", Tone::Care),
-            (denied, "are denied", Tone::Bad),
+            (allowed, "run without asking", TextTone::Good),
+            (asked, "ask", TextTone::Care),
+            (denied, "are denied", TextTone::Bad),
         ] {
             out.line(format!("  {count:>6}  {}", out.tone(tone, what)))?;
         }

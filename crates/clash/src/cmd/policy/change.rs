@@ -11,11 +11,11 @@ use serde::{Deserialize, Serialize};
 use crate::cmd::unless_closed;
 use crate::dirs::{Dirs, write_private};
 use crate::replace_file::replace;
-use crate::ui::{Failure, Out, confirm};
+use crate::ui::{CommandOutput, Failure, confirm};
 
 /// A file that is to hold another text. `None`: there is no such file.
 #[derive(Debug, Deserialize, Serialize)]
-pub(in crate::cmd) struct Change {
+pub(in crate::cmd) struct FileChange {
     pub(in crate::cmd) file: PathBuf,
     pub(in crate::cmd) before: Option<String>,
     pub(in crate::cmd) after: Option<String>,
@@ -23,9 +23,9 @@ pub(in crate::cmd) struct Change {
 
 /// What one command changed.
 #[derive(Debug, Deserialize, Serialize)]
-struct Edit {
+struct RecordedEdit {
     v: u32,
-    changes: Vec<Change>,
+    changes: Vec<FileChange>,
 }
 
 const VERSION: u32 = 1;
@@ -34,7 +34,7 @@ const KEPT: usize = 50;
 
 /// How a command that changes policies is to be carried out.
 #[derive(Clone, Copy, Debug, clap::Args)]
-pub(super) struct How {
+pub(super) struct ChangeOptions {
     /// Do not ask
     #[arg(long, short)]
     pub(super) yes: bool,
@@ -43,7 +43,7 @@ pub(super) struct How {
     pub(super) dry_run: bool,
 }
 
-impl Change {
+impl FileChange {
     /// A change of a file as it is now.
     pub(in crate::cmd) fn of(file: &Path, after: String) -> Result<Self, Failure> {
         let before = read(file)?;
@@ -90,10 +90,10 @@ pub(in crate::cmd) fn read(file: &Path) -> Result<Option<String>, Failure> {
 
 /// Shows changes, asks, makes them and remembers them. `false`: only shown.
 pub(super) fn carry_out(
-    out: &mut Out,
+    out: &mut CommandOutput,
     dirs: &Dirs,
-    mut changes: Vec<Change>,
-    how: How,
+    mut changes: Vec<FileChange>,
+    how: ChangeOptions,
 ) -> Result<bool, Failure> {
     changes.retain(|change| !change.is_none());
     if changes.is_empty() {
@@ -108,12 +108,16 @@ pub(super) fn carry_out(
 }
 
 /// Makes changes that somebody agreed to, and remembers them.
-pub(in crate::cmd) fn make_all(dirs: &Dirs, changes: Vec<Change>) -> Result<(), Failure> {
+pub(in crate::cmd) fn make_all(dirs: &Dirs, changes: Vec<FileChange>) -> Result<(), Failure> {
     make(&changes)?;
     remember(dirs, changes)
 }
 
-fn agreed(out: &mut Out, changes: &[Change], how: How) -> Result<bool, Failure> {
+fn agreed(
+    out: &mut CommandOutput,
+    changes: &[FileChange],
+    how: ChangeOptions,
+) -> Result<bool, Failure> {
     for change in changes {
         out.verbatim(change.diff().trim_end())?;
     }
@@ -126,7 +130,7 @@ fn agreed(out: &mut Out, changes: &[Change], how: How) -> Result<bool, Failure> 
     Ok(true)
 }
 
-fn make(changes: &[Change]) -> Result<(), Failure> {
+fn make(changes: &[FileChange]) -> Result<(), Failure> {
     changes.iter().try_for_each(|change| {
         change.apply().map_err(|error| {
             Failure::new(format!("cannot change {}: {error}", change.file.display()))
@@ -149,10 +153,10 @@ fn recorded(dirs: &Dirs) -> Vec<PathBuf> {
     files
 }
 
-fn remember(dirs: &Dirs, changes: Vec<Change>) -> Result<(), Failure> {
+fn remember(dirs: &Dirs, changes: Vec<FileChange>) -> Result<(), Failure> {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let name = format!("{:020}-{:010}.json", since.as_nanos(), std::process::id());
-    let text = serde_json::to_vec(&Edit { v: VERSION, changes })?;
+    let text = serde_json::to_vec(&RecordedEdit { v: VERSION, changes })?;
     write_private(&edits(dirs).join(name), &text)?;
     let recorded = recorded(dirs);
     let old = recorded.len().saturating_sub(KEPT);
@@ -165,26 +169,26 @@ fn remember(dirs: &Dirs, changes: Vec<Change>) -> Result<(), Failure> {
 #[derive(Debug, clap::Args)]
 pub(crate) struct UndoArgs {
     #[command(flatten)]
-    how: How,
+    how: ChangeOptions,
 }
 
 impl UndoArgs {
-    pub(crate) fn run(self, out: &mut Out) -> Result<u8, Failure> {
+    pub(crate) fn run(self, out: &mut CommandOutput) -> Result<u8, Failure> {
         let dirs = Dirs::from_env()?;
         let Some(file) = recorded(&dirs).pop() else {
             return Err(Failure::new("there is no change to take back"));
         };
-        let edit: Edit = serde_json::from_slice(&fs::read(&file)?)?;
+        let edit: RecordedEdit = serde_json::from_slice(&fs::read(&file)?)?;
         if edit.v != VERSION {
             return Err(Failure::new("the last change was made by another version of clash"));
         }
         let mut back = Vec::new();
-        for Change { file, before, after } in edit.changes.into_iter().rev() {
+        for FileChange { file, before, after } in edit.changes.into_iter().rev() {
             if read(&file)? != after {
                 let message = format!("{} was changed since; edit it by hand", file.display());
                 return Err(Failure::new(message));
             }
-            back.push(Change { file, before: after, after: before });
+            back.push(FileChange { file, before: after, after: before });
         }
         if agreed(out, &back, self.how)? {
             make(&back)?;

@@ -11,7 +11,7 @@ use super::files;
 use crate::cmd::unless_closed;
 use crate::exit;
 use crate::policy::LoadedPolicy;
-use crate::ui::{Failure, Out, Tone};
+use crate::ui::{CommandOutput, Failure, TextTone};
 
 /// Compiles every layer anew and shows what the compiler says.
 ///
@@ -34,7 +34,7 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    pub(crate) fn run(self, out: &mut Out) -> Result<u8, Failure> {
+    pub(crate) fn run(self, out: &mut CommandOutput) -> Result<u8, Failure> {
         let (policy, mut report) = files(self.file.as_deref(), self.project)?.check()?;
         report.warnings.extend(policy.iter().flat_map(unenforceable));
         let CompileReport { mistakes, warnings, .. } = &report;
@@ -88,11 +88,11 @@ fn unenforceable(policy: &LoadedPolicy) -> Vec<PolicyFinding> {
 }
 
 fn text(
-    out: &mut Out,
+    out: &mut CommandOutput,
     CompileReport { mistakes, warnings, .. }: &CompileReport,
 ) -> std::io::Result<()> {
-    let all = mistakes.iter().map(|found| ("mistake", Tone::Bad, found));
-    let all = all.chain(warnings.iter().map(|found| ("warning", Tone::Care, found)));
+    let all = mistakes.iter().map(|found| ("mistake", TextTone::Bad, found));
+    let all = all.chain(warnings.iter().map(|found| ("warning", TextTone::Care, found)));
     for (word, tone, PolicyFinding { text, .. }) in all {
         let word = out.tone(tone, word);
         out.line(format!("{word}: {text}\n"))?;

@@ -17,7 +17,7 @@ use crate::cmd::unless_closed;
 use crate::decision::readable_by_tools;
 use crate::policy::LoadedPolicy;
 use crate::say;
-use crate::ui::{Failure, Out, Tone};
+use crate::ui::{CommandOutput, Failure, TextTone};
 
 /// Compares what two policies decide, not how they are written.
 ///
@@ -35,7 +35,7 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    pub(crate) fn run(self, out: &mut Out) -> Result<u8, Failure> {
+    pub(crate) fn run(self, out: &mut CommandOutput) -> Result<u8, Failure> {
         let (old, new) = (alone(&self.old)?.compile()?, alone(&self.new)?.compile()?);
         let found = differences(&old, &new)?;
         unless_closed(if self.json { out.json(&as_json(&found)) } else { text(out, &found) })
@@ -60,11 +60,11 @@ pub(in crate::cmd) fn differences(
     Ok(compare((old, &old.to_layers()?), (new, &new.to_layers()?), &world)?)
 }
 
-pub(in crate::cmd) fn text(out: &mut Out, found: &PolicyComparison) -> io::Result<()> {
+pub(in crate::cmd) fn text(out: &mut CommandOutput, found: &PolicyComparison) -> io::Result<()> {
     let titles = [
-        (RightsChange::More, "more permitted", Tone::Care),
-        (RightsChange::Less, "less permitted", Tone::Good),
-        (RightsChange::Different, "in another sandbox, which grants more and less", Tone::Care),
+        (RightsChange::More, "more permitted", TextTone::Care),
+        (RightsChange::Less, "less permitted", TextTone::Good),
+        (RightsChange::Different, "in another sandbox, which grants more and less", TextTone::Care),
     ];
     for (change, title, tone) in titles {
         let changed: Vec<&ActionChange> =
@@ -84,7 +84,7 @@ pub(in crate::cmd) fn text(out: &mut Out, found: &PolicyComparison) -> io::Resul
 }
 
 /// One example for all actions that the same rules decide alike.
-fn actions(out: &mut Out, changed: &[&ActionChange]) -> io::Result<()> {
+fn actions(out: &mut CommandOutput, changed: &[&ActionChange]) -> io::Result<()> {
     let mut alike: Vec<(&ActionChange, usize)> = Vec::new();
     for action in changed {
         let same = |(known, _): &&mut (&ActionChange, usize)| {
@@ -118,8 +118,8 @@ fn outcome(ComparedDecision { effect, sandbox, place }: &ComparedDecision) -> St
     format!("{effect}{sandbox}{place}")
 }
 
-fn grants(out: &mut Out, sandbox: &SandboxChange) -> io::Result<()> {
-    out.line(format!("sandbox {} ({})", out.tone(Tone::Strong, &sandbox.name), sandbox.place))?;
+fn grants(out: &mut CommandOutput, sandbox: &SandboxChange) -> io::Result<()> {
+    out.line(format!("sandbox {} ({})", out.tone(TextTone::Strong, &sandbox.name), sandbox.place))?;
     sandbox.grants.iter().try_for_each(|GrantChange { change, what, old, new }| {
         out.line(format!("  {}: {}: {old} → {new}", change.word(), say::brief(&grant(what))))
     })

@@ -7,7 +7,7 @@ use clash_protocol::request::CompilerRequest;
 
 use crate::cmd::unless_closed;
 use crate::compiler::{CompilerAnswer, CompilerError, ask_compiler};
-use crate::ui::{Failure, Out, Tone};
+use crate::ui::{CommandOutput, Failure, TextTone};
 
 /// Without a name, everything in one line each; with the name of a builder, a module
 /// or a sandbox, all about it.
@@ -20,7 +20,7 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    pub(crate) fn run(self, out: &mut Out) -> Result<u8, Failure> {
+    pub(crate) fn run(self, out: &mut CommandOutput) -> Result<u8, Failure> {
         let named = self.name.is_some();
         let docs: LanguageDocs = match ask_compiler(&CompilerRequest::Docs { name: self.name })? {
             CompilerAnswer::Product(json) => serde_json::from_slice(&json)?,
@@ -45,7 +45,10 @@ impl Args {
     }
 }
 
-fn in_short(out: &mut Out, LanguageDocs { builders, modules }: &LanguageDocs) -> io::Result<()> {
+fn in_short(
+    out: &mut CommandOutput,
+    LanguageDocs { builders, modules }: &LanguageDocs,
+) -> io::Result<()> {
     let first = |doc: &str| doc.lines().next().unwrap_or_default().to_owned();
     let names =
         builders.iter().map(|it| it.name.len()).chain(modules.iter().map(|it| it.name.len()));
@@ -63,18 +66,21 @@ fn in_short(out: &mut Out, LanguageDocs { builders, modules }: &LanguageDocs) ->
     Ok(())
 }
 
-fn at_length(out: &mut Out, LanguageDocs { builders, modules }: &LanguageDocs) -> io::Result<()> {
+fn at_length(
+    out: &mut CommandOutput,
+    LanguageDocs { builders, modules }: &LanguageDocs,
+) -> io::Result<()> {
     for BuilderDoc { signature, doc, .. } in builders {
-        out.line(out.tone(Tone::Strong, signature))?;
+        out.line(out.tone(TextTone::Strong, signature))?;
         indented(out, doc, "  ")?;
     }
     for ModuleDoc { name, doc, sandboxes, exports } in modules {
-        out.line(out.tone(Tone::Strong, name))?;
+        out.line(out.tone(TextTone::Strong, name))?;
         indented(out, doc, "  ")?;
         out.line(format!("  gives {}", exports.join(", ")))?;
         for SandboxDoc { name, doc, grants } in sandboxes {
             out.line("")?;
-            out.line(format!("  sandbox {}", out.tone(Tone::Strong, name)))?;
+            out.line(format!("  sandbox {}", out.tone(TextTone::Strong, name)))?;
             indented(out, doc, "    ")?;
             indented(out, &grants.join("\n"), "      ")?;
         }
@@ -82,6 +88,6 @@ fn at_length(out: &mut Out, LanguageDocs { builders, modules }: &LanguageDocs) -
     Ok(())
 }
 
-fn indented(out: &mut Out, text: &str, indent: &str) -> io::Result<()> {
+fn indented(out: &mut CommandOutput, text: &str, indent: &str) -> io::Result<()> {
     text.lines().try_for_each(|line| out.line(format!("{indent}{line}").trim_end()))
 }

@@ -10,14 +10,14 @@ use clash_syntax::draft::EffectDraft;
 use clash_syntax::edit::{self, RuleKey};
 use serde_json::{Map, Value};
 
-use super::change::{Change, How, carry_out, read};
+use super::change::{ChangeOptions, FileChange, carry_out, read};
 use crate::cmd::project;
 use crate::decision::{DecisionContext, decide_by};
 use crate::dirs::Dirs;
 use crate::held_path::HeldPaths;
 use crate::policy::{LoadedPolicy, PolicyFiles, SESSION_POLICY};
 use crate::session::Session;
-use crate::ui::{Failure, Out};
+use crate::ui::{CommandOutput, Failure};
 use crate::{env, exit, say};
 use clash_agents::tool_input::{self, CallContext};
 
@@ -43,7 +43,7 @@ struct RuleArgs {
     #[arg(long, value_name = "DIR")]
     project: Option<PathBuf>,
     #[command(flatten)]
-    how: How,
+    how: ChangeOptions,
 }
 
 /// Adds the rule where it belongs, keeping comments and layout. The change is shown
@@ -79,21 +79,21 @@ pub(crate) struct RemoveArgs {
 }
 
 impl AllowArgs {
-    pub(crate) fn run(self, effect: Effect, out: &mut Out) -> Result<u8, Failure> {
+    pub(crate) fn run(self, effect: Effect, out: &mut CommandOutput) -> Result<u8, Failure> {
         let wanted = EffectDraft { effect, sandbox: self.sandbox, reason: self.reason };
         self.rule.change(Some(&wanted), out)
     }
 }
 
 impl DenyArgs {
-    pub(crate) fn run(self, out: &mut Out) -> Result<u8, Failure> {
+    pub(crate) fn run(self, out: &mut CommandOutput) -> Result<u8, Failure> {
         let wanted = EffectDraft { effect: Effect::Deny, sandbox: None, reason: self.reason };
         self.rule.change(Some(&wanted), out)
     }
 }
 
 impl RemoveArgs {
-    pub(crate) fn run(self, out: &mut Out) -> Result<u8, Failure> {
+    pub(crate) fn run(self, out: &mut CommandOutput) -> Result<u8, Failure> {
         self.rule.change(None, out)
     }
 }
@@ -109,7 +109,7 @@ fn unmet(wanted: &EffectDraft, decision: &Decision) -> Option<String> {
 }
 
 impl RuleArgs {
-    fn change(self, wanted: Option<&EffectDraft>, out: &mut Out) -> Result<u8, Failure> {
+    fn change(self, wanted: Option<&EffectDraft>, out: &mut CommandOutput) -> Result<u8, Failure> {
         let (dirs, project) = project(self.project.clone())?;
         let words = self.words()?;
         let (file, files) = self.place(&dirs, &project)?;
@@ -130,7 +130,7 @@ impl RuleArgs {
             let message = format!("nothing was changed: {unmet} all the same: {reason}");
             return Err(Failure::new(message));
         }
-        if !carry_out(out, &dirs, vec![Change::of(&file, edited.source)?], self.how)? {
+        if !carry_out(out, &dirs, vec![FileChange::of(&file, edited.source)?], self.how)? {
             return Ok(exit::OK);
         }
         out.line(format!("now {}: {}", decision.effect, say::reason(&decision)))?;

@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 use clash_policy::compare::PolicyComparison;
 use clash_syntax::upgrade::{UpgradedSource, upgrade};
 
-use super::change::{Change, How, carry_out, read};
+use super::change::{ChangeOptions, FileChange, carry_out, read};
 use super::diff::{self, differences};
 use super::whole;
 use crate::cmd::project;
 use crate::dirs::Dirs;
 use crate::exit;
 use crate::policy::PolicyFiles;
-use crate::ui::{Failure, Out};
+use crate::ui::{CommandOutput, Failure};
 
 /// Comments, blank lines between paragraphs and the order of everything stay.
 ///
@@ -37,7 +37,7 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    pub(crate) fn run(self, out: &mut Out) -> Result<u8, Failure> {
+    pub(crate) fn run(self, out: &mut CommandOutput) -> Result<u8, Failure> {
         let (dirs, project) = project(None)?;
         let files = if self.files.is_empty() {
             in_force(&dirs, &project)
@@ -58,12 +58,12 @@ impl Args {
             return Ok(exit::OK);
         }
         // A layout is not worth a question.
-        let how = How { yes: self.yes || !self.upgrade, dry_run: false };
+        let how = ChangeOptions { yes: self.yes || !self.upgrade, dry_run: false };
         carry_out(out, &dirs, changes, how)?;
         Ok(exit::OK)
     }
 
-    fn change(&self, out: &mut Out, file: &Path) -> Result<Option<Change>, Failure> {
+    fn change(&self, out: &mut CommandOutput, file: &Path) -> Result<Option<FileChange>, Failure> {
         let name = file.display();
         let Some(before) = read(file)? else {
             return Err(Failure::new(format!("there is no policy {name}")));
@@ -81,7 +81,7 @@ impl Args {
             after = source;
         }
         let after = clash_syntax::fmt::format(&after).map_err(wrong)?;
-        Ok((after != before).then(|| Change {
+        Ok((after != before).then(|| FileChange {
             file: file.to_path_buf(),
             before: Some(before),
             after: Some(after),
@@ -90,7 +90,7 @@ impl Args {
 }
 
 /// Compares what the texts decide, each on its own.
-fn never_widen(out: &mut Out, file: &Path, old: &str, new: &str) -> Result<(), Failure> {
+fn never_widen(out: &mut CommandOutput, file: &Path, old: &str, new: &str) -> Result<(), Failure> {
     let compiled = |text| PolicyFiles::single(file).with_text(file, text).compile();
     let found: PolicyComparison = differences(&compiled(old)?, &compiled(new)?)?;
     if found.widens() {

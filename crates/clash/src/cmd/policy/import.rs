@@ -12,12 +12,12 @@ use clash_syntax::SyntaxTree;
 use clash_syntax::draft::load_module;
 use serde_json::{Value, json};
 
-use super::change::{Change, How, carry_out, read};
+use super::change::{ChangeOptions, FileChange, carry_out, read};
 use crate::cmd::{project, unless_closed};
 use crate::dirs::Dirs;
 use crate::exit;
 use crate::policy::PolicyFiles;
-use crate::ui::{Failure, Out, Tone};
+use crate::ui::{CommandOutput, Failure, TextTone};
 
 /// Prints the policy and everything that it does not say.
 ///
@@ -41,7 +41,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DIR")]
     project: Option<PathBuf>,
     #[command(flatten)]
-    how: How,
+    how: ChangeOptions,
 }
 
 /// One imported file.
@@ -53,7 +53,7 @@ pub(in crate::cmd) struct ImportedFile {
 }
 
 impl Args {
-    pub(crate) fn run(self, out: &mut Out) -> Result<u8, Failure> {
+    pub(crate) fn run(self, out: &mut CommandOutput) -> Result<u8, Failure> {
         let (dirs, project) = project(self.project.clone())?;
         let mut imports = Vec::new();
         match &self.file {
@@ -89,7 +89,7 @@ impl Args {
 
     fn write(
         &self,
-        out: &mut Out,
+        out: &mut CommandOutput,
         dirs: &Dirs,
         project: &Path,
         imports: Vec<ImportedFile>,
@@ -100,7 +100,7 @@ impl Args {
         let mut policies = Vec::new();
         let mut changes = beside(&imports, dirs, project, &mut policies)?;
         for (policy, text) in policies {
-            changes.push(Change::of(&policy, text)?);
+            changes.push(FileChange::of(&policy, text)?);
         }
         let mut files = PolicyFiles::in_force(dirs, project, None).trusting();
         for change in &changes {
@@ -132,8 +132,8 @@ pub(in crate::cmd) fn beside(
     dirs: &Dirs,
     project: &Path,
     policies: &mut Vec<(PathBuf, String)>,
-) -> Result<Vec<Change>, Failure> {
-    let mut changes: Vec<Change> = Vec::new();
+) -> Result<Vec<FileChange>, Failure> {
+    let mut changes: Vec<FileChange> = Vec::new();
     for import in imports {
         let policy = policy_of(import, dirs, project);
         if policies.iter().all(|(known, _)| *known != policy) {
@@ -152,7 +152,7 @@ pub(in crate::cmd) fn beside(
             }
             *policy_text = load_module(policy_text, &name)?;
         }
-        changes.push(Change::of(&policy.with_file_name(format!("{name}.star")), text)?);
+        changes.push(FileChange::of(&policy.with_file_name(format!("{name}.star")), text)?);
     }
     Ok(changes)
 }
@@ -201,7 +201,7 @@ fn policy_of(import: &ImportedFile, dirs: &Dirs, project: &Path) -> PathBuf {
 }
 
 /// A name for the module that no other import of this call has.
-fn free_name(policy: &Path, import: &ImportedFile, changes: &[Change]) -> String {
+fn free_name(policy: &Path, import: &ImportedFile, changes: &[FileChange]) -> String {
     let base = format!("imported_{}", import.format.tool_name());
     let taken = |name: &String| {
         let file = policy.with_file_name(format!("{name}.star"));
@@ -219,14 +219,14 @@ fn denies(policy: &str) -> Result<bool, Failure> {
     Ok(default.any(|value| value.call().and_then(|call| call.name()) == Some("deny")))
 }
 
-fn text(out: &mut Out, import: &ImportedFile) -> std::io::Result<()> {
+fn text(out: &mut CommandOutput, import: &ImportedFile) -> std::io::Result<()> {
     out.verbatim(clash_policy::text::escape_hidden(&import.imported.source))?;
     report(out, import)
 }
 
 /// The entries that the policy does not express, or expresses more strictly.
 fn report(
-    out: &mut Out,
+    out: &mut CommandOutput,
     ImportedFile { file, format, imported, .. }: &ImportedFile,
 ) -> std::io::Result<()> {
     let name = file.display();
@@ -242,9 +242,9 @@ fn report(
     ))?;
     let narrowed: Vec<&ReportEntry> = narrowed.iter().collect();
     for (title, tone, entries) in [
-        ("NOT ENFORCED", Tone::Bad, lost),
-        ("left out", Tone::Care, left),
-        ("stricter", Tone::Faint, narrowed),
+        ("NOT ENFORCED", TextTone::Bad, lost),
+        ("left out", TextTone::Care, left),
+        ("stricter", TextTone::Faint, narrowed),
     ] {
         for entry in entries {
             out.line(format!("#   {}: {entry}", out.tone(tone, title)))?;

@@ -19,16 +19,16 @@ use clash_policy::rule::LayerKind;
 
 use super::explain;
 use crate::policy::PolicyFiles;
-use crate::ui::{Failure, Out};
+use crate::ui::{CommandOutput, Failure};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
-    what: What,
+    what: PolicyVerb,
 }
 
 #[derive(Debug, Subcommand)]
-enum What {
+enum PolicyVerb {
     /// Say what is wrong, or probably wrong, with the policies in force
     Check(check::Args),
     /// Show the policies in force: layers, rules, settings, sandboxes
@@ -60,22 +60,22 @@ enum What {
 }
 
 impl Args {
-    pub(crate) fn run(self, out: &mut Out) -> Result<u8, Failure> {
+    pub(crate) fn run(self, out: &mut CommandOutput) -> Result<u8, Failure> {
         match self.what {
-            What::Check(args) => args.run(out),
-            What::Show(args) => args.run(out),
-            What::Test(args) => args.run(out),
-            What::Allow(args) => args.run(Effect::Allow, out),
-            What::Deny(args) => args.run(out),
-            What::Ask(args) => args.run(Effect::Ask, out),
-            What::Remove(args) => args.run(out),
-            What::Undo(args) => args.run(out),
-            What::Fmt(args) => args.run(out),
-            What::Import(args) => args.run(out),
-            What::Docs(args) => args.run(out),
-            What::Diff(args) => args.run(out),
-            What::Backtest(args) => args.run(out),
-            What::Explain(args) => args.run(out),
+            PolicyVerb::Check(args) => args.run(out),
+            PolicyVerb::Show(args) => args.run(out),
+            PolicyVerb::Test(args) => args.run(out),
+            PolicyVerb::Allow(args) => args.run(Effect::Allow, out),
+            PolicyVerb::Deny(args) => args.run(out),
+            PolicyVerb::Ask(args) => args.run(Effect::Ask, out),
+            PolicyVerb::Remove(args) => args.run(out),
+            PolicyVerb::Undo(args) => args.run(out),
+            PolicyVerb::Fmt(args) => args.run(out),
+            PolicyVerb::Import(args) => args.run(out),
+            PolicyVerb::Docs(args) => args.run(out),
+            PolicyVerb::Diff(args) => args.run(out),
+            PolicyVerb::Backtest(args) => args.run(out),
+            PolicyVerb::Explain(args) => args.run(out),
         }
     }
 }

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::{files, layer_kind};
 use crate::cmd::show_json::layer_json;
 use crate::cmd::unless_closed;
-use crate::ui::{Failure, Out, Tone};
+use crate::ui::{CommandOutput, Failure, TextTone};
 
 /// Shows the compiled layers, the highest first.
 #[derive(Debug, clap::Args)]
@@ -33,7 +33,7 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    pub(crate) fn run(self, out: &mut Out) -> Result<u8, Failure> {
+    pub(crate) fn run(self, out: &mut CommandOutput) -> Result<u8, Failure> {
         let policy = files(self.file.as_deref(), self.project)?.compile()?;
         let mut layers = policy.ir().to_layers()?;
         layers.retain(|layer| self.layer.is_none_or(|kind| kind == layer.kind));
@@ -46,8 +46,8 @@ impl Args {
     }
 }
 
-fn show(out: &mut Out, layer: &Layer) -> io::Result<()> {
-    let kind = out.tone(Tone::Strong, layer.kind.word());
+fn show(out: &mut CommandOutput, layer: &Layer) -> io::Result<()> {
+    let kind = out.tone(TextTone::Strong, layer.kind.word());
     let trust = if layer.trusted { "" } else { ", not trusted: it can only tighten" };
     out.line(format!("{kind} ({}{trust})", layer.origin))?;
     settings(out, &layer.settings)?;
@@ -67,7 +67,7 @@ fn show(out: &mut Out, layer: &Layer) -> io::Result<()> {
         out.line("  sandboxes")?;
     }
     own.into_iter().try_for_each(|it| {
-        let place = out.tone(Tone::Faint, &format!("({})", it.span));
+        let place = out.tone(TextTone::Faint, &format!("({})", it.span));
         out.line(format!("    {}: {} {place}", it.name, summary(it)))
     })
 }
@@ -88,7 +88,7 @@ fn is_own(layer: &Layer, sandbox: &Sandbox) -> bool {
         || layer.groups.iter().any(|group| names(&group.branches, &sandbox.name))
 }
 
-fn settings(out: &mut Out, settings: &LayerSettings) -> io::Result<()> {
+fn settings(out: &mut CommandOutput, settings: &LayerSettings) -> io::Result<()> {
     let LayerSettings { default, default_sandbox, on_sandbox_violation, harness_defaults, .. } =
         settings;
     let lines = [
@@ -103,7 +103,7 @@ fn settings(out: &mut Out, settings: &LayerSettings) -> io::Result<()> {
     lines.into_iter().flatten().try_for_each(|line| out.line(format!("    {line}")))
 }
 
-fn tree(out: &mut Out, branches: &[MatchBranch], depth: usize) -> io::Result<()> {
+fn tree(out: &mut CommandOutput, branches: &[MatchBranch], depth: usize) -> io::Result<()> {
     let indent = "  ".repeat(depth);
     for MatchBranch { key, then } in branches {
         match then {
@@ -140,10 +140,10 @@ fn pattern_text(pattern: &KeyPattern, subject: KeySubject) -> String {
     }
 }
 
-fn said(out: &Out, rule: &PolicyRule) -> String {
+fn said(out: &CommandOutput, rule: &PolicyRule) -> String {
     let sandbox = rule.sandbox.as_ref().map_or_else(String::new, |name| format!(" in {name}"));
     let reason = rule.reason.as_ref().map_or_else(String::new, |why| format!(": {why}"));
-    let place = out.tone(Tone::Faint, &format!("({})", rule.span));
+    let place = out.tone(TextTone::Faint, &format!("({})", rule.span));
     format!("{}{sandbox}{reason} {place}", rule.effect)
 }
 

@@ -18,7 +18,7 @@ use crate::exit;
 use crate::held_path::HeldPaths;
 use crate::policy::{LoadedPolicy, PolicyFiles};
 use crate::say;
-use crate::ui::{Failure, Out, Tone};
+use crate::ui::{CommandOutput, Failure, TextTone};
 use clash_agents::tool_input::{self, CallContext};
 
 /// Compiles the policies, which checks every expect() in them, and decides every
@@ -44,7 +44,7 @@ pub(crate) struct Args {
 }
 
 /// What did not turn out as expected.
-struct Unexpected {
+struct FailedExpectation {
     policy: String,
     /// Where the expectation stands.
     at: String,
@@ -52,7 +52,7 @@ struct Unexpected {
 }
 
 impl Args {
-    pub(crate) fn run(self, out: &mut Out) -> Result<u8, Failure> {
+    pub(crate) fn run(self, out: &mut CommandOutput) -> Result<u8, Failure> {
         let (dirs, project) = project(self.project)?;
         let mut cases = Vec::new();
         for table in &self.table {
@@ -67,18 +67,22 @@ impl Args {
             policies.push((name, PolicyFiles::in_force(&dirs, &project, None)));
         }
         let mut failed = Vec::new();
-        let mut ran = Ran { expectations: 0, actions: cases.len() * policies.len() };
+        let mut ran = TestCounts { expectations: 0, actions: cases.len() * policies.len() };
         for (policy, files) in &policies {
             let (compiled, report) = files.check()?;
             ran.expectations += report.expectations;
             failed.extend(report.mistakes.into_iter().map(|mistake| {
                 let at = format!("{}:{}", mistake.file, mistake.line);
-                Unexpected { policy: policy.clone(), at, text: mistake.text }
+                FailedExpectation { policy: policy.clone(), at, text: mistake.text }
             }));
             let Some(compiled) = compiled else { continue };
             for case in &cases {
                 if let Some(text) = case.fails(&compiled, &dirs, &project)? {
-                    failed.push(Unexpected { policy: policy.clone(), at: case.at.clone(), text });
+                    failed.push(FailedExpectation {
+                        policy: policy.clone(),
+                        at: case.at.clone(),
+                        text,
+                    });
                 }
             }
         }
@@ -92,20 +96,20 @@ impl Args {
 }
 
 /// How much was tried.
-struct Ran {
+struct TestCounts {
     expectations: usize,
     actions: usize,
 }
 
 /// One line of a table.
-struct Case {
+struct TableCase {
     at: String,
     effect: Effect,
     sandbox: Option<String>,
     action: Action,
 }
 
-impl Case {
+impl TableCase {
     fn fails(
         &self,
         policy: &LoadedPolicy,
@@ -124,7 +128,7 @@ impl Case {
     }
 }
 
-fn read_table(file: &Path, dirs: &Dirs, project: &Path) -> Result<Vec<Case>, Failure> {
+fn read_table(file: &Path, dirs: &Dirs, project: &Path) -> Result<Vec<TableCase>, Failure> {
     let name = file.display().to_string();
     let text = std::fs::read_to_string(file)
         .map_err(|error| Failure::new(format!("cannot read the table {name}: {error}")))?;
@@ -144,7 +148,7 @@ fn read_table(file: &Path, dirs: &Dirs, project: &Path) -> Result<Vec<Case>, Fai
     Ok(cases)
 }
 
-fn read_line(line: &str, at: String, dirs: &Dirs, project: &Path) -> Result<Case, Failure> {
+fn read_line(line: &str, at: String, dirs: &Dirs, project: &Path) -> Result<TableCase, Failure> {
     let word = |text: &str| {
         let (word, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
         (word.to_owned(), rest.trim_start().to_owned())
@@ -171,7 +175,7 @@ fn read_line(line: &str, at: String, dirs: &Dirs, project: &Path) -> Result<Case
     let input = input(&tool, &rest, dirs, project)?;
     let from = CallContext { cwd: project, home: &dirs.home, paths: &HeldPaths };
     let (tool, input) = tool_input::read_tool_use(&tool, &input, &from)?;
-    Ok(Case { at, effect, sandbox, action: Action { agent, tool, mode, input } })
+    Ok(TableCase { at, effect, sandbox, action: Action { agent, tool, mode, input } })
 }
 
 /// The rest of a line as the tool's input.
@@ -206,13 +210,13 @@ fn input(
 }
 
 fn text(
-    out: &mut Out,
-    ran: &Ran,
+    out: &mut CommandOutput,
+    ran: &TestCounts,
     policies: &[(String, PolicyFiles)],
-    failed: &[Unexpected],
+    failed: &[FailedExpectation],
 ) -> std::io::Result<()> {
-    for Unexpected { policy, at, text } in failed {
-        let word = out.tone(Tone::Bad, "failed");
+    for FailedExpectation { policy, at, text } in failed {
+        let word = out.tone(TextTone::Bad, "failed");
         let policy = if policies.len() > 1 { format!(" ({policy})") } else { String::new() };
         // A mistake of the compiler says itself where it is.
         let at = if text.starts_with(at.as_str()) { String::new() } else { format!("{at}: ") };
@@ -230,7 +234,7 @@ fn text(
     ))
 }
 
-fn as_json(ran: &Ran, failed: &[Unexpected]) -> Value {
+fn as_json(ran: &TestCounts, failed: &[FailedExpectation]) -> Value {
     let failures: Vec<Value> = failed
         .iter()
         .map(|it| json!({"policy": it.policy, "at": it.at, "message": it.text}))

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::{plan, unless_closed};
 use crate::dirs::Dirs;
 use crate::exit;
-use crate::ui::{Failure, Out, Progress, Tone};
+use crate::ui::{CommandOutput, Failure, ProgressLine, TextTone};
 
 /// The result of planning one sandbox: its tier, or the refusal.
 pub(crate) struct PlannedSandbox {
@@ -47,14 +47,14 @@ pub(crate) fn plan_all(
 }
 
 pub(super) fn run(
-    out: &mut Out,
+    out: &mut CommandOutput,
     dirs: &Dirs,
     project: &Path,
     sandboxes: &[Sandbox],
     host: &HostFacts,
     json: bool,
 ) -> Result<u8, Failure> {
-    let progress = Progress::of("planning");
+    let progress = ProgressLine::of("planning");
     let planned = plan_all(dirs, project, sandboxes, host);
     drop(progress);
     unless_closed(if json { out.json(&as_json(&planned)) } else { show(out, &planned) })?;
@@ -62,20 +62,25 @@ pub(super) fn run(
     Ok(if all { exit::OK } else { exit::FAILED })
 }
 
-fn show(out: &mut Out, planned: &[PlannedSandbox]) -> std::io::Result<()> {
+fn show(out: &mut CommandOutput, planned: &[PlannedSandbox]) -> std::io::Result<()> {
     let width = planned.iter().map(|one| one.name.len()).max().unwrap_or(0);
     let mut shown = Vec::new();
     for PlannedSandbox { name, outcome } in planned {
         match outcome {
-            Ok(tier) => {
-                out.line(format!("{}       {name:<width$}  {tier}", out.tone(Tone::Good, "ok")))?
-            }
+            Ok(tier) => out
+                .line(format!("{}       {name:<width$}  {tier}", out.tone(TextTone::Good, "ok")))?,
             Err(RefusedSandbox { what, fix, .. }) => {
-                out.line(format!("{}  {name:<width$}  {what}", out.tone(Tone::Bad, "refused")))?;
+                out.line(format!(
+                    "{}  {name:<width$}  {what}",
+                    out.tone(TextTone::Bad, "refused")
+                ))?;
                 // Many sandboxes may need the same fix.
                 if let Some(fix) = fix.as_ref().filter(|fix| !shown.contains(fix)) {
                     shown.push(fix);
-                    out.line(format!("         {}", out.tone(Tone::Care, &format!("fix: {fix}"))))?;
+                    out.line(format!(
+                        "         {}",
+                        out.tone(TextTone::Care, &format!("fix: {fix}"))
+                    ))?;
                 }
             }
         }

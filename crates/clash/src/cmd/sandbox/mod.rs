@@ -26,7 +26,7 @@ use super::{project, unless_closed};
 use crate::dirs::Dirs;
 use crate::launcher;
 use crate::policy::LoadedPolicy;
-use crate::ui::{Failure, Out, Progress, Tone};
+use crate::ui::{CommandOutput, Failure, ProgressLine, TextTone};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -127,10 +127,10 @@ impl SimulatedHost {
 }
 
 impl Args {
-    pub(crate) fn run(self, out: &mut Out) -> Result<u8, Failure> {
+    pub(crate) fn run(self, out: &mut CommandOutput) -> Result<u8, Failure> {
         let (dirs, project) = project(self.project)?;
         let known = || {
-            let _progress = Progress::of("compiling the policy");
+            let _progress = ProgressLine::of("compiling the policy");
             sandboxes(&LoadedPolicy::load(&dirs, &project, None)?)
         };
         match self.what {
@@ -193,13 +193,13 @@ pub(crate) fn no_such(name: &str, known: &[&str]) -> String {
     }
 }
 
-fn list(out: &mut Out, known: &[Sandbox], json: bool) -> std::io::Result<()> {
+fn list(out: &mut CommandOutput, known: &[Sandbox], json: bool) -> std::io::Result<()> {
     if json {
         return out.json(&Value::Array(known.iter().map(sandbox_json).collect()));
     }
     let width = known.iter().map(|sandbox| sandbox.name.len()).max().unwrap_or(0);
     known.iter().try_for_each(|sandbox| {
-        let place = out.tone(Tone::Faint, &format!("({})", sandbox.span));
+        let place = out.tone(TextTone::Faint, &format!("({})", sandbox.span));
         out.line(format!("{:<width$}  {} {place}", sandbox.name, sandbox.doc))
     })
 }

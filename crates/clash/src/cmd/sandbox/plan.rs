@@ -16,10 +16,10 @@ use super::unless_closed;
 use crate::dirs::Dirs;
 use crate::exit;
 use crate::in_force::PolicySandboxes;
-use crate::ui::{Failure, Out, Tone};
+use crate::ui::{CommandOutput, Failure, TextTone};
 
 pub(super) fn run(
-    out: &mut Out,
+    out: &mut CommandOutput,
     dirs: &Dirs,
     project: &Path,
     sandbox: &Sandbox,
@@ -68,12 +68,13 @@ pub(super) fn tier(plan: &SandboxPlan) -> &'static str {
     }
 }
 
-fn show(out: &mut Out, plan: &SandboxPlan, report: &PlanReport) -> std::io::Result<()> {
+fn show(out: &mut CommandOutput, plan: &SandboxPlan, report: &PlanReport) -> std::io::Result<()> {
     let (name, tier, abi) = (&plan.sandbox, tier(plan), plan.landlock_abi);
     out.line(format!("sandbox {name}, {tier}: Landlock ABI {abi} and seccomp"))?;
     out.line("")?;
     for line in &report.lines {
-        let tone = if line.mechanism == ReportLine::NOTHING { Tone::Care } else { Tone::Good };
+        let tone =
+            if line.mechanism == ReportLine::NOTHING { TextTone::Care } else { TextTone::Good };
         let mechanism = out.tone(tone, line.mechanism);
         out.line(format!("{}\n    {mechanism}: {}", line.rule, line.why))?;
     }

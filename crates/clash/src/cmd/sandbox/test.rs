@@ -16,7 +16,7 @@ use super::trials::{SandboxTrial, TrialSetup};
 use super::{SimulatedHost, parts, plan, unless_closed};
 use crate::dirs::Dirs;
 use crate::exit;
-use crate::ui::{Failure, Out, Progress, Tone};
+use crate::ui::{CommandOutput, Failure, ProgressLine, TextTone};
 
 /// A trial with its result.
 struct TrialResult {
@@ -32,7 +32,7 @@ impl TrialResult {
 }
 
 pub(super) fn run(
-    out: &mut Out,
+    out: &mut CommandOutput,
     dirs: &Dirs,
     project: &Path,
     sandbox: &Sandbox,
@@ -48,7 +48,7 @@ pub(super) fn run(
     let host = simulate.host(dirs)?;
     let (planned, _) = plan::make(dirs, project, sandbox, &host, &[])
         .map_err(|refusal| plan::refused(sandbox, refusal))?;
-    let progress = Progress::of("trying");
+    let progress = ProgressLine::of("trying");
     let seen = tried(dirs, project, sandbox, simulate)?;
     drop(progress);
     let wrong = seen.iter().filter(|seen| !seen.agrees()).count();
@@ -60,15 +60,16 @@ pub(super) fn run(
     Ok(if wrong == 0 { exit::OK } else { exit::FAILED })
 }
 
-fn show(out: &mut Out, name: &str, tier: &str, seen: &[TrialResult]) -> io::Result<()> {
+fn show(out: &mut CommandOutput, name: &str, tier: &str, seen: &[TrialResult]) -> io::Result<()> {
     out.line(format!("sandbox {name}, {tier}"))?;
     for one in seen {
         let word = if one.said.is_none() { "allowed" } else { "blocked" };
-        let (mark, tone) = if one.agrees() { ("ok", Tone::Good) } else { ("WRONG", Tone::Bad) };
+        let (mark, tone) =
+            if one.agrees() { ("ok", TextTone::Good) } else { ("WRONG", TextTone::Bad) };
         let mut line =
             format!("  {}  {word}  {}", out.tone(tone, &format!("{mark:<5}")), one.trial.what);
         if let Some(at) = &one.trial.at {
-            line.push_str(&out.tone(Tone::Faint, &format!("  ({at})")));
+            line.push_str(&out.tone(TextTone::Faint, &format!("  ({at})")));
         }
         if !one.agrees() {
             match &one.said {
