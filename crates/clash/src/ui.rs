@@ -1,5 +1,5 @@
-//! How clash talks to people: data on standard output, everything readable
-//! without colour. A reader may close the pipe: the command goes on without output.
+//! The output of a command: data on standard output, readable without colour. A reader
+//! may close the pipe: the command then continues without output.
 
 mod text;
 
@@ -12,14 +12,14 @@ use crate::env;
 
 pub(crate) use text::{HomeNames, columns, wrap};
 
-/// Standard output for a command.
+/// Standard output of a command.
 #[derive(Debug)]
 pub(crate) struct CommandOutput {
     stdout: io::Stdout,
     colour: bool,
     columns: Option<usize>,
     home: HomeNames,
-    /// True if the reader of a pipe has gone.
+    /// True after the reader has closed the pipe.
     is_closed: bool,
 }
 
@@ -57,7 +57,7 @@ impl CommandOutput {
         Self { is_closed: true, ..Self::new() }
     }
 
-    /// A line for people: as wide as the terminal, the home as `~`.
+    /// Prints a line for people: broken at the terminal's width, the home directory as `~`.
     pub(crate) fn line(&mut self, text: impl AsRef<str>) -> io::Result<()> {
         let text = self.home.shorten(text.as_ref());
         let text = match self.columns {
@@ -67,7 +67,7 @@ impl CommandOutput {
         self.verbatim(text)
     }
 
-    /// A line as it stands: data, or the text of a file.
+    /// Prints a line unchanged: data, or the text of a file.
     pub(crate) fn verbatim(&mut self, text: impl AsRef<str>) -> io::Result<()> {
         if self.is_closed {
             return Ok(());
@@ -89,7 +89,7 @@ impl CommandOutput {
         self.verbatim(format!("{value:#}"))
     }
 
-    /// The text in a tone, where the terminal has tones.
+    /// The text with the codes of a tone, if the terminal shows colours.
     pub(crate) fn tone(&self, tone: TextTone, text: &str) -> String {
         if self.colour {
             format!("\u{1b}[{}m{text}\u{1b}[0m", tone.code())
@@ -99,8 +99,8 @@ impl CommandOutput {
     }
 }
 
-/// Says on a terminal what is going on once it takes more than a second, and
-/// takes it back when it is over. Elsewhere nobody is waiting.
+/// Names a task on the terminal if it takes more than a second, and removes the line at its
+/// end. Prints nothing if standard error is no terminal.
 #[derive(Debug)]
 pub(crate) struct ProgressLine {
     over: Option<(mpsc::Sender<()>, thread::JoinHandle<()>)>,
@@ -136,10 +136,10 @@ impl Drop for ProgressLine {
     }
 }
 
-/// Asks the person at the terminal; without one there is nobody to say yes.
+/// Asks the user at the terminal. Fails if standard input is no terminal.
 pub(crate) fn confirm(question: &str) -> Result<bool, Failure> {
     if !io::stdin().is_terminal() {
-        return Err(Failure::new("there is nobody to ask: standard input is no terminal")
+        return Err(Failure::new("clash cannot ask: standard input is no terminal")
             .hint("`--yes` answers yes"));
     }
     prompt(&format!("{question} [y/N] "));
@@ -148,12 +148,12 @@ pub(crate) fn confirm(question: &str) -> Result<bool, Failure> {
     Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
 }
 
-/// Writes a question to standard error; the answer goes on its last line.
+/// Writes a question to standard error. The user types the answer on its last line.
 pub(crate) fn prompt(question: &str) {
     let _ = write!(io::stderr(), "{}", for_people(question));
 }
 
-/// A text for standard error: as wide as the terminal, the home as `~`.
+/// A text for standard error: broken at the terminal's width, the home directory as `~`.
 pub(crate) fn for_people(text: &str) -> String {
     let text = HomeNames::from_env().shorten(text).into_owned();
     match columns(io::stderr()) {
@@ -162,15 +162,15 @@ pub(crate) fn for_people(text: &str) -> String {
     }
 }
 
-/// True if a person can answer a question about a command that is about to run: there
-/// is a terminal, and no agent is on its other side.
+/// True if a user can answer a question about a command: standard input is a terminal, and
+/// no agent runs clash.
 pub(crate) fn can_ask() -> bool {
     let by_agent =
         env::inside_clash().is_some() || env::text(clash_agents::variables::AI_AGENT).is_some();
     !by_agent && io::stdin().is_terminal() && io::stderr().is_terminal()
 }
 
-/// A command's failure: what happened, then what to do.
+/// The failure of a command: the event, then a hint for the user.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) message: String,

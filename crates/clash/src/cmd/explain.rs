@@ -1,4 +1,4 @@
-//! `clash explain`: what would be decided, by which rule, in which sandbox.
+//! `clash explain`: the decision about an action, the rule behind it and the sandbox.
 
 use std::path::{Path, PathBuf};
 
@@ -22,38 +22,38 @@ use clash_agents::tool_input::{self, CallContext};
 pub(crate) struct Args {
     #[command(subcommand)]
     what: ExplainedAction,
-    /// The project the action belongs to; found from the working directory if not given
+    /// The project of the action; found from the working directory if not given
     #[arg(long, value_name = "DIR", global = true)]
     project: Option<PathBuf>,
-    /// The agent that would act
+    /// The agent that acts
     #[arg(long, value_name = "NAME", global = true, default_value = clash_agents::DEFAULT_AGENT)]
     agent: String,
-    /// The permission mode the agent would be in
+    /// The permission mode of the agent
     #[arg(long, value_name = "NAME", global = true, default_value = "default")]
     mode: String,
-    /// Everything as JSON
+    /// Print JSON
     #[arg(long, global = true)]
     json: bool,
 }
 
 #[derive(Debug, Subcommand)]
 enum ExplainedAction {
-    /// A command line or script; the word `bash` can be left out
+    /// Run a command line or script; you can leave out the word `bash`
     Bash {
-        /// The script as one argument, or the words of a command. Options of the
-        /// command need `--` before it
+        /// The script as one argument, or the words of a command. Write `--` before a
+        /// command with options
         #[arg(required = true)]
         script: Vec<String>,
     },
-    /// Reading a file
+    /// Read a file
     Read { path: PathBuf },
-    /// Writing a file
+    /// Write a file
     Write { path: PathBuf },
-    /// Changing a file
+    /// Change a file
     Edit { path: PathBuf },
-    /// Fetching a page
+    /// Fetch a web page
     Webfetch { url: String },
-    /// Any other tool, by its name
+    /// Call any other tool, by its name
     Tool {
         name: String,
         /// The tool's input as a JSON object
@@ -64,7 +64,7 @@ enum ExplainedAction {
     Command(Vec<String>),
 }
 
-/// One argument is a script; several are the words of a command.
+/// The script: one argument as it is, several as the words of a command.
 fn script(words: &[String]) -> String {
     match words {
         [script] => script.clone(),
@@ -97,7 +97,7 @@ impl Args {
     }
 }
 
-/// The layers whose allows count as ask.
+/// The layers that the user does not trust. Their allows count as ask.
 fn untrusted(policy: &LoadedPolicy) -> Result<Vec<LayerKind>, Failure> {
     let mut kinds = Vec::new();
     for layer in policy.ir().layers() {
@@ -156,7 +156,7 @@ fn text(
             out.line(format!("         {step}"))?;
         }
     }
-    // A refused action runs nowhere, and a page is fetched by the agent itself.
+    // A refused action runs nowhere, and the agent itself fetches a page.
     let confined = matches!(action.input, ToolInput::Script(_) | ToolInput::Files(_));
     match &decision.sandbox {
         Some(sandbox) if confined && decision.effect < Effect::Deny => {
@@ -167,7 +167,7 @@ fn text(
     }
 }
 
-/// What a sandbox grants, as people read it.
+/// Prints the rights that a sandbox grants.
 pub(super) fn grants(out: &mut CommandOutput, sandbox: &Sandbox) -> std::io::Result<()> {
     let doc = if sandbox.doc.is_empty() { String::new() } else { format!(": {}", sandbox.doc) };
     out.line(format!(
@@ -241,7 +241,7 @@ fn cause(part: &DecisionPart) -> String {
     text
 }
 
-/// What else had a say about a part: its sandbox, and layers that were overruled.
+/// The other causes of a decision about one part: its sandbox, and the overruled layers.
 fn steps(part: &DecisionPart, untrusted: &[LayerKind]) -> Vec<String> {
     let mut steps = Vec::new();
     if let Some(SandboxJudgement { effect, caps, rule, credential }) = &part.judged {

@@ -22,26 +22,26 @@ use crate::policy::LoadedPolicy;
 use crate::ui::{CommandOutput, Failure};
 use crate::{env, exit, launcher};
 
-/// Runs a command observed and proposes a sandbox for it.
+/// Observes a command while it runs, and proposes a sandbox for it.
 ///
-/// Sees which files the command and everything it starts open, change and execute,
-/// which names they look up and where they connect. Observing is not enforcing:
-/// without --sandbox the command runs with all your rights. Many files are folded
-/// into the directories that hold them, never into the home itself; credentials and
-/// what steers other programs are not granted but named. The proposal goes to
-/// standard error, or to a file. Exit status: the command's own.
+/// Clash records the files that the command and its children open, change and execute,
+/// the host names they look up and the addresses they connect to. Observing is not
+/// enforcing: without --sandbox the command runs with all your rights. The proposal names
+/// a directory in place of many files in it, but never the home directory. It lists
+/// credentials and the settings of other programs without granting them. Clash prints the
+/// proposal to standard error, or writes it to a file. Exit status: the command's own.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Run it in this sandbox; without one it is not confined
+    /// Run the command in this sandbox; it is not confined if not given
     #[arg(long, value_name = "NAME")]
     sandbox: Option<String>,
-    /// What the proposed sandbox is called; the program's name if not given
+    /// The name of the proposed sandbox; the program's name if not given
     #[arg(long, value_name = "NAME", value_parser = sandbox_name)]
     name: Option<String>,
-    /// Where the proposal goes, in place of standard error
+    /// Write the proposal to this file, not to standard error
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Everything that was seen, as JSON
+    /// Print everything observed as JSON
     #[arg(long)]
     json: bool,
     /// The project; found from the working directory if not given

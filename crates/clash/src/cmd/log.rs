@@ -1,4 +1,4 @@
-//! `clash log`: what agents did, from their sessions' traces.
+//! `clash log`: the actions of agents, from the traces of their sessions.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -20,16 +20,16 @@ pub(crate) struct Args {
     /// The session to show; the newest if not given
     #[arg(long, value_name = "ID", conflicts_with = "all")]
     session: Option<String>,
-    /// All sessions, oldest first
+    /// Show all sessions, oldest first
     #[arg(long)]
     all: bool,
-    /// The records as they are, one JSON object a line
+    /// Print the records as JSON, one object a line
     #[arg(long)]
     json: bool,
-    /// Only the last N records
+    /// Show only the last N records
     #[arg(short = 'n', long, value_name = "N")]
     last: Option<usize>,
-    /// Go on as records arrive
+    /// Show new records as they arrive
     #[arg(short, long, conflicts_with = "all")]
     follow: bool,
 }
@@ -52,7 +52,7 @@ impl Args {
         }
         let Some(newest) = files.last().cloned() else {
             return Err(Failure::new("no agent has run with clash yet").hint(
-                "`clash install --agent claude` puts clash between Claude Code and what it does",
+                "`clash install --agent claude` puts clash between Claude Code and its actions",
             ));
         };
         unless_closed(self.show(out, &files, newest))?;
@@ -94,7 +94,7 @@ impl Args {
     }
 }
 
-/// Trace files, oldest first by their last change.
+/// The trace files, sorted by their last change, oldest first.
 pub(crate) fn traces(dirs: &Dirs) -> Result<Vec<PathBuf>, Failure> {
     let mut files: Vec<(SystemTime, PathBuf)> = Vec::new();
     let entries = match fs::read_dir(sessions_dir(dirs)) {
@@ -122,7 +122,7 @@ fn shown(out: &CommandOutput, record: &TraceRecord) -> String {
     };
     let subject = match record.event {
         TraceEvent::Exit if record.ok == Some(true) => "ok".to_owned(),
-        // A reason ends with the remedy.
+        // The end of a reason is the fix.
         TraceEvent::Exit | TraceEvent::Alarm => {
             say::one_line(record.reason.as_deref().unwrap_or("failed"))
         }

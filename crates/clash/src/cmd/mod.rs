@@ -51,7 +51,7 @@ enum ClashVerb {
     Uninstall(install::UninstallArgs),
     /// Show the policy in force here, and the actions blocked lately
     Status(status::Args),
-    /// Show what this machine can enforce, what is installed, and problems
+    /// Show the abilities of this machine, the installation, and problems
     Doctor(doctor::Args),
     /// Show how the policy would decide an action, and why
     Explain(explain::Args),

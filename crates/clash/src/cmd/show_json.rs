@@ -1,5 +1,5 @@
-//! Policies and sandboxes as JSON, for scripts. The shape is described in
-//! docs/formats.md and grows only by new fields.
+//! Policies and sandboxes as JSON, for scripts. `docs/formats.md` describes the format. A
+//! new version only adds fields.
 
 use clash_policy::rule::{KeySubject, Layer, LayerGroup, MatchBranch, MatchNode, PolicyRule};
 use clash_policy::{NetworkAccess, ProcessLifetime, ResourceLimits, Sandbox};

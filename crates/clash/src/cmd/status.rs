@@ -1,4 +1,4 @@
-//! `clash status`: on one screen, what holds here and what was blocked lately.
+//! `clash status`: the policies in force and the actions blocked lately, on one screen.
 
 use std::path::{Path, PathBuf};
 
@@ -18,16 +18,15 @@ use crate::{env, exit, say};
 use clash_agents::wiring::InstallScope;
 use clash_agents::{AGENTS, Agent, ConfinementMethod, WiringProblem};
 
-/// Which policies hold, what happens where they say nothing, whether agents are
-/// wired and their commands confined, what this machine can enforce, and the last
-/// things that were blocked. Exit status 1 if every action is denied because the
-/// policy cannot be used.
+/// Shows the policies in force and their default, the agents and the confinement of their
+/// commands, the abilities of this machine, and the actions blocked lately. Exit status: 1
+/// if clash denies every action because it cannot use the policy.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The project to look at; found from the working directory if not given
+    /// The project; found from the working directory if not given
     #[arg(long, value_name = "DIR")]
     project: Option<PathBuf>,
-    /// Everything as JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
@@ -40,8 +39,8 @@ struct StatusScreen {
     blocked: Vec<TraceRecord>,
 }
 
-/// The layers that were written by somebody, highest first, and what holds where
-/// none of them says anything.
+/// The layers of the user, of the project and of the administrator, highest first, with
+/// the effect of an action that no rule matches.
 struct PoliciesInForce {
     layers: Vec<Layer>,
     default: String,
@@ -53,9 +52,9 @@ struct AgentState {
     title: &'static str,
     state: &'static str,
     commands: String,
-    /// The reasons, where something is wrong.
+    /// The problems of the wiring.
     details: Vec<WiringProblem>,
-    /// What this project does against clash.
+    /// The setting of this project that works against clash.
     against: Option<String>,
 }
 
@@ -96,7 +95,7 @@ fn in_force(policy: LoadedPolicy) -> Result<PoliciesInForce, Failure> {
     })
 }
 
-/// `None`: this user does not have the agent.
+/// The state of an agent; `None` if this user does not have it.
 fn agent_state(dirs: &Dirs, project: &Path, agent: &Agent) -> Option<AgentState> {
     let wiring = AgentWiring::look(dirs, agent, &InstallScope::User);
     if wiring.files.iter().all(|file| matches!(file.content, SettingsContent::Missing)) {
@@ -138,7 +137,7 @@ fn agent_state(dirs: &Dirs, project: &Path, agent: &Agent) -> Option<AgentState>
         TrialOutcome::Refused { .. } => {
             format!("commands are judged; the policy refuses `{}`", trial::HARMLESS)
         }
-        // In a sandbox of clash no hook can write its trace.
+        // Inside a sandbox of clash, a hook cannot write its trace.
         TrialOutcome::Failed(_) if env::inside_clash().is_some() => {
             "cannot be tried out inside a sandbox of clash".to_owned()
         }
@@ -154,7 +153,7 @@ fn agent_state(dirs: &Dirs, project: &Path, agent: &Agent) -> Option<AgentState>
     }
 }
 
-/// Said of every agent for which the opposite was not just shown.
+/// The answer for every agent without a successful trial.
 const NOT_CONFINED: &str = "not confined";
 
 const RECENT: usize = 5;
@@ -167,7 +166,8 @@ fn blocked(dirs: &Dirs) -> Result<Vec<TraceRecord>, Failure> {
     };
     let mut found: Vec<TraceRecord> = Vec::new();
     for file in log::traces(dirs)?.iter().rev() {
-        // A session that was changed earlier may still have later records.
+        // A file that changed earlier may have later records, so clash collects more
+        // records than it shows.
         let records = trace::read(file)?.into_iter().map(|(record, _)| record).filter(is_blocked);
         found.extend(records);
         if found.len() >= 10 * RECENT {
@@ -256,7 +256,7 @@ impl StatusScreen {
     }
 }
 
-/// The tier of this host in one line.
+/// The abilities of this machine in one line.
 fn machine(host: &HostFacts) -> String {
     let rooms = match &host.rooms {
         RoomSupport::Unprivileged => "rooms in a user namespace".to_owned(),

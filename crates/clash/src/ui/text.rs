@@ -1,5 +1,6 @@
-//! The shape of text for people: lines as wide as the terminal, and paths below the
-//! home as `~/…`. Data for programs (`--json`, a policy's text) never comes through here.
+//! Formats text for people: breaks lines at the terminal's width and writes paths below
+//! the home directory as `~/…`. Data for programs (`--json`, the text of a policy) is never
+//! formatted here.
 
 use std::borrow::Cow;
 use std::os::fd::AsFd;
@@ -7,8 +8,8 @@ use std::path::PathBuf;
 
 use crate::env;
 
-/// The columns to fill: `COLUMNS`, or the terminal's. `None` in a pipe, where a line
-/// stays a line.
+/// The number of columns: `COLUMNS`, or the terminal's width. `None` in a pipe, where clash
+/// breaks no line.
 pub(crate) fn columns(stream: impl AsFd) -> Option<usize> {
     let said = env::text(env::COLUMNS).and_then(|text| text.parse().ok());
     let of_terminal = || {
@@ -18,10 +19,10 @@ pub(crate) fn columns(stream: impl AsFd) -> Option<usize> {
     said.or_else(of_terminal).filter(|columns| *columns >= NARROWEST)
 }
 
-/// In fewer columns, breaking lines makes nothing better.
+/// A narrower text is harder to read than a long line, so clash breaks no line there.
 const NARROWEST: usize = 20;
 
-/// The names of the user's home: as `HOME` says it, and without links.
+/// The paths of the user's home directory: the value of `HOME`, and its target without links.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct HomeNames(Vec<String>);
 
@@ -41,8 +42,8 @@ impl HomeNames {
         Self(names)
     }
 
-    /// The text with paths below the home as `~/…`. A path in quotes, or after `=` and
-    /// `:`, stays: a shell would not put the home there for `~`.
+    /// The text with paths below the home directory as `~/…`. A path in quotes, or after
+    /// `=` and `:`, stays as it is, because a shell does not expand `~` there.
     pub(crate) fn shorten<'t>(&self, text: &'t str) -> Cow<'t, str> {
         let mut text = Cow::Borrowed(text);
         for home in &self.0 {
@@ -72,8 +73,8 @@ fn shortened(text: &str, home: &str) -> String {
     out
 }
 
-/// Each line of the text in at most so many columns, broken between words. What
-/// follows a break stands below the line's last column of text, for example
+/// Breaks each line between words, so that it has at most `columns` columns. The text after
+/// a break is indented to the last column of a table, for example
 ///
 /// ```text
 /// agents    Claude Code: wired; commands
@@ -109,8 +110,8 @@ fn wrap_line(line: &str, columns: usize) -> String {
     out
 }
 
-/// The spaces before each word, and the word. A command in backticks is one word, so
-/// that it can be copied, unless it is longer than a line.
+/// The spaces before each word, and the word. A command in backticks is one word, so that
+/// the user can copy it, unless it is longer than a line.
 fn words(line: &str, columns: usize) -> Vec<(&str, &str)> {
     let mut words = Vec::new();
     let mut rest = line;
@@ -141,8 +142,8 @@ fn end_of_word(text: &str, columns: usize) -> usize {
     text.len()
 }
 
-/// Where the text after a break begins: behind the last gap of two or more spaces in
-/// the first half of the line, or two columns right of the line's own beginning.
+/// The indentation after a break: behind the last gap of two or more spaces in the first
+/// half of the line, or two columns more than the line's own indentation.
 fn hanging(line: &str, columns: usize) -> usize {
     let begin = line.len() - line.trim_start_matches(' ').len();
     let mut at = 0;
@@ -170,7 +171,7 @@ fn hanging(line: &str, columns: usize) -> usize {
     found.unwrap_or((begin + 2).min(columns / 2))
 }
 
-/// Columns of a text without the codes of its tones.
+/// The number of columns of a text, without the codes of its tones.
 fn width(text: &str) -> usize {
     let mut columns = 0;
     let mut in_code = false;

@@ -80,7 +80,10 @@ fn without_a_policy_one_is_made() {
 #[test]
 fn nothing_is_written_without_a_yes() {
     let m = Machine::new(Who::Me).policy(POLICY);
-    m.clash(["policy", "allow", "make"]).exits(1).says("+        \"make\"").says("nobody to ask");
+    m.clash(["policy", "allow", "make"])
+        .exits(1)
+        .says("+        \"make\"")
+        .says("clash cannot ask");
     m.clash(["policy", "allow", "make", "--dry-run"]).exits(0).says("+        \"make\"");
     assert_eq!(text(&m), POLICY);
     // An option behind the words is an option, and a word needs the dashes.
@@ -249,7 +252,7 @@ fn an_import_is_written_beside_the_policy_and_loaded_there() {
     let before = text(&m);
     m.write(".claude/settings.json", SETTINGS);
     m.write(".codex/rules/a.rules", "prefix_rule(pattern = [\"gh\"], decision = \"forbidden\")\n");
-    m.clash(["policy", "import", "--write"]).exits(1).says("NOT ENFORCED").says("nobody to ask");
+    m.clash(["policy", "import", "--write"]).exits(1).says("NOT ENFORCED").says("clash cannot ask");
     assert_eq!(text(&m), before);
     let ran: Ran = m.clash(["policy", "import", "--write", "--yes"]).succeeds();
     assert!(ran.stdout.contains("+load(\"imported_claude.star\", imported_claude = \"imported\")"));

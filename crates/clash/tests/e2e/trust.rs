@@ -101,7 +101,7 @@ fn it_can_be_listed_and_taken_back() {
 #[test]
 fn without_a_person_nothing_is_trusted() {
     let m = machine();
-    m.clash(["trust"]).exits(1).says("nobody to ask").says("hint: `--yes`");
+    m.clash(["trust"]).exits(1).says("clash cannot ask").says("hint: `--yes`");
     assert!(!m.state().join("trust").exists());
 }
 

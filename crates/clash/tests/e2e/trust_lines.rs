@@ -136,7 +136,7 @@ const PROMISES: &[Promise] = &[
         "src/session.rs::every_id_has_a_directory_of_its_own",
     ),
     row(
-        "`clash exec -- git push` at a terminal: nobody to ask",
+        "`clash exec -- git push` at a terminal: no user to ask",
         "the person there is asked",
         "exec::a_person_at_a_terminal_is_asked_with_the_reason",
     ),

@@ -18,7 +18,7 @@ fn the_command_upgrades_a_file_and_shows_it() {
     let m = Machine::new(Who::Me).policy(OLDER);
     m.write("app/old.star", OLDER);
     m.clash(["fmt", "--upgrade", "--check"]).exits(1).says("policy.star");
-    m.clash(["policy", "fmt", "--upgrade"]).exits(1).says("nobody to ask");
+    m.clash(["policy", "fmt", "--upgrade"]).exits(1).says("clash cannot ask");
     m.clash(["fmt", "--upgrade", "--yes"]).succeeds().says("-    tool(\"Bash\"): {");
     let new = m.home().join(".clash/policy.star");
     let diff = m.clash(["policy", "diff", "old.star", new.to_str().unwrap()]).succeeds();

@@ -1,4 +1,4 @@
-//! Whether each agent really asks clash, and whether clash answers.
+//! Checks that each agent asks clash and that clash answers.
 
 use super::super::install::{is_current, is_here};
 use super::super::wiring::trial::{HARMLESS, TrialOutcome};
@@ -7,7 +7,7 @@ use super::{DoctorContext, DoctorFinding, DoctorPage};
 use clash_agents::wiring::InstallScope;
 use clash_agents::{AGENTS, Agent, ConfinementMethod, WiringProblem};
 
-/// One section for every agent that is wired or could be.
+/// One section for every agent that is wired or found on this machine.
 pub(super) fn sections(scene: &DoctorContext) -> DoctorPage {
     let found: DoctorPage = AGENTS.iter().map(|agent| (agent.title, look(scene, agent))).collect();
     let some = found.iter().any(|(_, findings)| !findings.is_empty());
@@ -36,7 +36,7 @@ fn look(scene: &DoctorContext, agent: &Agent) -> Vec<DoctorFinding> {
         let other = "agents call another version of clash than this one";
         findings.push(DoctorFinding::note(other).fix(install()));
     }
-    // With settings the agent may not follow, a trial would prove nothing.
+    // The agent may not follow broken settings, so a trial would prove nothing.
     if wiring.problems(agent).is_empty() {
         findings.extend(tried(scene, agent, &wiring));
     }
@@ -65,7 +65,7 @@ fn look(scene: &DoctorContext, agent: &Agent) -> Vec<DoctorFinding> {
     findings
 }
 
-/// Runs the hooks in the settings, with junk and with a harmless command.
+/// Runs the hooks in the settings with junk, then with a harmless command.
 fn tried(scene: &DoctorContext, agent: &Agent, wiring: &AgentWiring) -> Vec<DoctorFinding> {
     let fix = || Some(format!("clash install --agent {}", agent.name));
     if let Err(what) = wiring.blocks_junk(&scene.project) {
@@ -84,7 +84,7 @@ fn tried(scene: &DoctorContext, agent: &Agent, wiring: &AgentWiring) -> Vec<Doct
     vec![DoctorFinding::good(answers), judged]
 }
 
-/// Which files have clash, and what is wrong with them.
+/// The settings files with entries of clash, and their problems.
 fn of_files(wiring: &AgentWiring, agent: &Agent) -> Vec<DoctorFinding> {
     let mut findings = Vec::new();
     for SettingsFile { path, content } in &wiring.files {
@@ -93,7 +93,7 @@ fn of_files(wiring: &AgentWiring, agent: &Agent) -> Vec<DoctorFinding> {
         if is_well {
             findings.push(DoctorFinding::good(format!("installed in {file}")));
         }
-        // Agents that are not on this machine are not mentioned.
+        // Doctor does not mention agents that are not on this machine.
         let is_absent = matches!(content, SettingsContent::Missing | SettingsContent::Others);
         let is_known = is_here(agent) || matches!(content, SettingsContent::Others);
         if is_absent && !wiring.is_wired() && is_known {

@@ -1,9 +1,9 @@
-//! The one thing doctor can put right by itself: on Ubuntu 24.04 and later
-//! AppArmor takes the rights away that a new user namespace should give, unless a
-//! profile for the program says otherwise.
+//! The AppArmor profile that `clash doctor --fix` installs. On Ubuntu 24.04 and later,
+//! AppArmor takes away the capabilities of a new user namespace unless a profile of the
+//! program permits them.
 //!
-//! That it is AppArmor is concluded from a room that really could not be made;
-//! the kernel's setting only explains the failure.
+//! Doctor looks at the kernel's setting only after the launcher has failed to make a room:
+//! the setting explains the failure.
 
 use std::fs;
 use std::io::{self, IsTerminal, Write};
@@ -19,7 +19,7 @@ use crate::exit;
 use crate::replace_file::replace;
 use crate::ui::{CommandOutput, Failure, confirm};
 
-/// Where the system keeps what this is about; the tests have one of their own.
+/// The root directory and the AppArmor parser. Each test has its own.
 pub(super) struct AppArmorSystem {
     root: PathBuf,
     parser: PathBuf,
@@ -33,7 +33,7 @@ impl AppArmorSystem {
         Self { root: "/".into(), parser: "apparmor_parser".into() }
     }
 
-    /// Whether AppArmor explains why this host has no rooms.
+    /// True if AppArmor is the reason that this host has no rooms.
     pub(super) fn explains(&self, host: &HostFacts) -> bool {
         let restricted = fs::read_to_string(self.root.join(RESTRICTION));
         matches!(host.rooms, RoomSupport::Impossible { .. })
@@ -44,7 +44,7 @@ impl AppArmorSystem {
         self.root.join(PROFILE)
     }
 
-    /// Writes the profile and has it loaded. The same again changes nothing.
+    /// Writes the profile and loads it. A second call changes nothing.
     fn install(&self, text: &str) -> Result<(), Failure> {
         let file = self.profile();
         let cannot =
@@ -68,7 +68,7 @@ impl AppArmorSystem {
         Err(Failure::new(format!("apparmor_parser refuses the profile: {}", said.trim())))
     }
 
-    /// The same through `sudo`, which asks for the password itself.
+    /// Installs the profile with `sudo`, which asks for the password.
     fn install_with_sudo(&self, text: &str) -> Result<(), Failure> {
         let mut tee = Command::new("sudo");
         tee.arg("tee").arg(self.profile()).stdin(Stdio::piped()).stdout(Stdio::null());
@@ -96,8 +96,8 @@ pub(super) fn programs(dirs: &Dirs) -> Vec<PathBuf> {
     programs
 }
 
-/// A profile that permits user namespaces and otherwise confines nothing: what
-/// confines the commands is clash.
+/// A profile that permits user namespaces and confines nothing else: clash confines the
+/// commands.
 fn profile(programs: &[PathBuf]) -> Result<String, Failure> {
     let mut text = "# Lets clash make the user namespaces that its rooms are made of.\n\
                     # Written by `clash doctor --fix`.\n\
@@ -112,7 +112,7 @@ fn profile(programs: &[PathBuf]) -> Result<String, Failure> {
     Ok(text)
 }
 
-/// The path as AppArmor's language writes one literal path.
+/// The path as a literal in AppArmor's language.
 fn attachment(path: &Path) -> Result<String, Failure> {
     let text = path.to_str().filter(|text| !text.contains(|c: char| c.is_control()));
     let Some(text) = text else {
@@ -130,20 +130,20 @@ fn attachment(path: &Path) -> Result<String, Failure> {
     Ok(quoted)
 }
 
-/// What a person would type.
+/// The shell commands that install the profile.
 fn commands(file: &Path, text: &str) -> String {
     let file = file.display();
     format!("sudo tee {file} <<'END'\n{text}END\nsudo apparmor_parser -r {file}\n")
 }
 
-/// How a profile gets into place.
+/// The options of `clash doctor --fix`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FixOptions {
     pub(super) dry_run: bool,
     pub(super) yes: bool,
 }
 
-/// `clash doctor --fix`
+/// Runs `clash doctor --fix`.
 pub(super) fn fix(
     out: &mut CommandOutput,
     system: &AppArmorSystem,
@@ -159,7 +159,7 @@ pub(super) fn fix(
     };
     if !system.explains(host) {
         return Err(Failure::new(format!("rooms cannot be made here: {why}")).hint(
-            "AppArmor is not the reason, so doctor cannot put it right; `clash doctor` says more",
+            "AppArmor is not the reason, so doctor cannot fix it; `clash doctor` says more",
         ));
     }
     let text = profile(programs)?;
@@ -176,7 +176,7 @@ pub(super) fn fix(
         }
         system.install_with_sudo(&text)?;
     } else {
-        return Err(Failure::new("nothing was changed: it takes root")
+        return Err(Failure::new("nothing was changed: only root can install the profile")
             .hint("run the commands above, or `clash doctor --fix` in a terminal"));
     }
     unless_closed(out.line("The profile is loaded. `clash doctor` looks again."))
@@ -184,15 +184,15 @@ pub(super) fn fix(
 
 fn explain(out: &mut CommandOutput, why: &str, file: &Path, text: &str) -> io::Result<()> {
     out.line(format!(
-        "AppArmor keeps this user from making the namespaces that rooms are made of ({why}).\n\
-         A profile for clash permits it to clash alone. To install it:\n"
+        "AppArmor forbids this user the user namespaces that rooms need ({why}).\n\
+         A profile permits them for clash alone. To install it:\n"
     ))?;
     for line in commands(file, text).lines() {
         out.line(format!("  {line}").trim_end())?;
     }
     out.line(
-        "\nWhoever can replace the programs named there gets the same permission; sandboxed\n\
-         commands cannot.\n",
+        "\nA process that can replace the programs named there gets the same permission;\n\
+         sandboxed commands cannot replace them.\n",
     )
 }
 
@@ -209,8 +209,8 @@ mod tests {
         fs::write(root.join(RESTRICTION), restricted).unwrap();
         let stub = root.join("parser");
         let text = format!("#!/bin/sh\necho \"$@\" >> {}/calls\n{parser}\n", root.display());
-        // By a process of its own: what is open for writing here is inherited by what
-        // another test starts, and cannot be executed meanwhile.
+        // Another process writes the file. A child of another test would inherit a file
+        // open for writing here, and `execve` would fail with ETXTBSY.
         let write = r#"printf %s "$1" > "$0" && chmod 755 "$0""#;
         let mut shell = Command::new("sh");
         assert!(shell.args(["-c", write]).arg(&stub).arg(text).status().unwrap().success());

@@ -1,4 +1,4 @@
-//! Git's own guard against directories that only look like a repository.
+//! Checks git's setting against directories that only look like a repository.
 
 use std::process::Command;
 
@@ -6,10 +6,10 @@ use super::{DoctorContext, DoctorFinding};
 
 const SETTING: &str = "safe.bareRepository";
 
-/// Asks git itself, from the root, where no repository's own settings count.
+/// Asks git from the root directory, where git reads no settings of a repository.
 pub(super) fn look(_: &DoctorContext) -> Vec<DoctorFinding> {
     let asked = Command::new("git").args(["config", "--get", SETTING]).current_dir("/").output();
-    // Without git there is nothing to say.
+    // A machine without git needs no finding.
     let Ok(asked) = asked else { return Vec::new() };
     let explicit = String::from_utf8_lossy(&asked.stdout).trim().eq_ignore_ascii_case("explicit");
     vec![if explicit {

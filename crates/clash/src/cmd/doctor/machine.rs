@@ -1,4 +1,4 @@
-//! What this machine can enforce.
+//! Checks the abilities of this machine.
 
 use clash_sandbox::facts::{Facility, RoomSupport};
 use clash_sandbox::host::probe::{ProbeItem, ProbeOutcome, probe};
@@ -7,7 +7,7 @@ use super::apparmor::AppArmorSystem;
 use super::{DoctorContext, DoctorFinding};
 use crate::env;
 
-/// What every sandbox stands on; the rest is for some.
+/// The mechanisms that every sandbox needs.
 const NEEDED: &[&str] = &["landlock", "seccomp filter"];
 
 pub(super) fn look(scene: &DoctorContext) -> Vec<DoctorFinding> {
@@ -37,8 +37,8 @@ pub(super) fn look(scene: &DoctorContext) -> Vec<DoctorFinding> {
     findings
 }
 
-/// Some items are named after the absence of a thing. Where the thing is there, the
-/// line says so.
+/// The name for a failed item. Some items are named after an absence, for example
+/// `not in a Landlock domain`; if it fails, the line says the opposite.
 fn opposite<'n>(name: &'n str, what_happened: &str) -> &'n str {
     match name {
         "not in a Landlock domain" if what_happened.starts_with("cannot be told") => {

@@ -1,9 +1,8 @@
-//! `clash doctor`: what this machine can enforce, what is installed, what is
-//! wrong and how to put it right.
+//! `clash doctor`: the abilities of this machine, the installation, its problems and their
+//! fixes.
 //!
-//! A page of sections, each found out by one check: a function from where clash
-//! looks ([`DoctorContext`]) to what it found. A new check is a file and a line in
-//! [`CHECKS`].
+//! The page has one section per check. A check is a function from the [`DoctorContext`] to
+//! findings. For a new check, add a file and a line in [`CHECKS`].
 
 mod agents;
 mod apparmor;
@@ -26,19 +25,19 @@ use crate::ui::{CommandOutput, Failure, ProgressLine, TextTone};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The project to look at; found from the working directory if not given
+    /// The project; found from the working directory if not given
     #[arg(long, value_name = "DIR")]
     project: Option<PathBuf>,
-    /// Everything as JSON
+    /// Print JSON
     #[arg(long, conflicts_with = "fix")]
     json: bool,
-    /// Show what would let this machine make rooms, and do it
+    /// Let this machine make rooms
     ///
-    /// On Ubuntu 24.04 and later that is an AppArmor profile for clash. As root it is
-    /// installed; otherwise the commands are shown, and run with sudo after a yes.
+    /// On Ubuntu 24.04 and later, clash needs an AppArmor profile for this. Root installs
+    /// it at once. For other users clash shows the commands, asks, and runs them with sudo.
     #[arg(long)]
     fix: bool,
-    /// Only show it
+    /// Show the fix without making it
     #[arg(long, requires = "fix")]
     dry_run: bool,
     /// Do not ask
@@ -46,17 +45,17 @@ pub(crate) struct Args {
     yes: bool,
 }
 
-/// What every check is given.
+/// The input of every check.
 struct DoctorContext {
     dirs: Dirs,
     project: PathBuf,
-    /// As found just now.
+    /// The facts from a probe just now.
     host: HostFacts,
-    /// As it was on record before.
+    /// The facts on record before the probe.
     recorded: Option<HostFacts>,
 }
 
-/// One section of the page. A section in which nothing was found is left out.
+/// One section of the page. Doctor leaves out a section without findings.
 struct DoctorCheck {
     section: &'static str,
     look: fn(&DoctorContext) -> Vec<DoctorFinding>,
@@ -70,13 +69,13 @@ const CHECKS: &[DoctorCheck] = &[
     DoctorCheck { section: "clash's own files", look: own_files::look },
 ];
 
-/// How much a finding matters.
+/// The weight of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FindingGrade {
     Good,
-    /// Worth knowing, nothing is broken.
+    /// Good to know; nothing is broken.
     Note,
-    /// Something does not protect as it should.
+    /// A protection does not work.
     Bad,
 }
 

@@ -1,5 +1,5 @@
-//! Where clash keeps what it remembers: writable, nobody else's, and not from the
-//! future.
+//! Checks clash's own directories: the user owns them and can write them, no other user
+//! can, and no record has a time in the future.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -19,7 +19,9 @@ pub(super) fn look(scene: &DoctorContext) -> Vec<DoctorFinding> {
         findings.push(DoctorFinding::bad(what).fix(REINSTALL_HINT.to_owned()));
     }
     findings.extend(recorded.as_ref().filter(|known| !is_same(known, host)).map(|_| {
-        DoctorFinding::note("what was on record about this machine was no longer true, and is now")
+        DoctorFinding::note(
+            "the record about this machine was no longer true; clash has renewed it",
+        )
     }));
     for file in [dirs.host_record(), dirs.trust()] {
         findings.extend(from_the_future(&file));
@@ -27,7 +29,7 @@ pub(super) fn look(scene: &DoctorContext) -> Vec<DoctorFinding> {
     findings
 }
 
-/// What is asked at every launch is on no record.
+/// True if the recorded facts are still true. Clash asks for the other facts at every launch.
 fn is_same(
     recorded: &clash_sandbox::facts::HostFacts,
     now: &clash_sandbox::facts::HostFacts,
@@ -48,25 +50,24 @@ fn directory(name: &str, path: &Path) -> DoctorFinding {
     let _ = fs::remove_file(&probe);
     let Ok(meta) = fs::metadata(path) else { return DoctorFinding::bad(format!("{at} is gone")) };
     if meta.uid() != rustix::process::geteuid().as_raw() {
-        let what =
-            format!("{at} belongs to user {}, who could change what clash believes", meta.uid());
+        let what = format!("{at} belongs to user {}, who could change clash's records", meta.uid());
         return DoctorFinding::bad(what).fix(format!("chown it, or remove it: {}", path.display()));
     }
     if meta.permissions().mode() & 0o022 != 0 {
-        let what = format!("{at} can be written by others, who could change what clash believes");
+        let what = format!("{at} can be written by others, who could change clash's records");
         return DoctorFinding::bad(what).fix(format!("chmod go-w {}", path.display()));
     }
     DoctorFinding::good(at)
 }
 
-/// Clocks differ by a little between machines that share a home directory.
+/// Clocks of machines that share a home directory may differ by this time.
 const SKEW: Duration = Duration::from_secs(120);
 
 fn from_the_future(file: &Path) -> Option<DoctorFinding> {
     let changed = fs::metadata(file).ok()?.modified().ok()?;
     let ahead = changed.duration_since(SystemTime::now()).ok().filter(|ahead| *ahead > SKEW)?;
     let what = format!("{} is {} s from the future", file.display(), ahead.as_secs());
-    let fix = "set the clock; what is remembered may be found out again until then";
+    let fix = "set the clock; until then clash may probe the machine again";
     Some(DoctorFinding::note(what).fix(fix.to_owned()))
 }
 

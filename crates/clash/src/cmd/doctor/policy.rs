@@ -1,5 +1,4 @@
-//! Which policies hold here, whether they are trusted, and whether they can be
-//! used.
+//! Checks the policies in force: clash can use them, and the user trusts them.
 
 use clash_policy::rule::LayerKind;
 

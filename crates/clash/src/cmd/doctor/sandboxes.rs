@@ -1,4 +1,4 @@
-//! Which sandboxes of the policy hold on this machine.
+//! Checks that this machine can enforce the sandboxes of the policy.
 
 use super::super::sandbox::{PlannedSandbox, plan_all, sandboxes};
 use super::{DoctorContext, DoctorFinding};
@@ -6,7 +6,7 @@ use crate::policy::LoadedPolicy;
 
 pub(super) fn look(scene: &DoctorContext) -> Vec<DoctorFinding> {
     let DoctorContext { dirs, project, host, .. } = scene;
-    // What is wrong with the policy itself has a section of its own.
+    // The policy section shows the problems of the policy.
     let Ok(policy) = LoadedPolicy::load(dirs, project, None) else { return Vec::new() };
     let known = match sandboxes(&policy) {
         Ok(known) => known,

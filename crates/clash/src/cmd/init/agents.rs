@@ -1,12 +1,11 @@
-//! The agents on this machine, for `clash init`: which there are, and wiring them
-//! as `clash install` does.
+//! The agents on this machine, for `clash init`. It wires them as `clash install` does.
 
 use clash_agents::{AGENTS, find_agent};
 
 use crate::cmd::install::{install_agent, is_here};
 use crate::ui::{CommandOutput, Failure};
 
-/// The agents clash can be put in front of.
+/// The names of all agents that clash knows.
 pub(super) fn names() -> Vec<&'static str> {
     AGENTS.iter().map(|agent| agent.name).collect()
 }
@@ -15,7 +14,7 @@ pub(super) fn is_known(agent: &str) -> bool {
     find_agent(agent).is_some()
 }
 
-/// The agents whose programs are here.
+/// The agents whose programs are on this machine.
 pub(super) fn found() -> Vec<String> {
     let here = AGENTS.iter().filter(|agent| is_here(agent));
     here.map(|agent| agent.name.to_owned()).collect()

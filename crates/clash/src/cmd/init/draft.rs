@@ -1,4 +1,4 @@
-//! The draft of a project's policy, put together from the user's choices.
+//! Builds the draft of a project's policy from the user's choices.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,7 @@ use super::posture::Posture;
 use super::presets::{LibraryError, PolicyLibrary};
 use crate::ecosystems::{self, DetectedToolchain, FetchHost, OutsidePath, PathUse};
 
-/// The user's choices, and what `clash init` found.
+/// The user's choices, and the findings of `clash init`.
 #[derive(Debug)]
 pub(crate) struct PolicyChoices {
     pub(crate) posture: Posture,
@@ -93,7 +93,7 @@ pub(crate) fn toolchains(
 
 /// Leaves out the rules with subcommands of programs that neither the machine nor the
 /// project has. For example, a project uses one of five package managers. A command
-/// without a rule is asked about. If no rule with subcommands remains, all rules stay.
+/// without a rule asks. If no rule with subcommands remains, all rules stay.
 fn rules_in_use(
     rules: Vec<RuleDraft>,
     files: &[PathBuf],
@@ -146,7 +146,7 @@ fn machine_sandbox(
     }
 }
 
-/// A path as a policy writes it. `$HOME` keeps it right for other users.
+/// A path in the form of a policy. With `$HOME` it is right for other users too.
 fn policy_path(path: &Path, places: &PolicyPlaces) -> String {
     match path.strip_prefix(&places.home) {
         Ok(below) => format!("$HOME/{}", below.display()),

@@ -1,4 +1,4 @@
-//! `clash init --from-trace`: a policy made of what agents did.
+//! `clash init --from-trace`: a policy made from the past actions of agents.
 
 use std::io::Write;
 use std::ops::ControlFlow;
@@ -14,14 +14,14 @@ use crate::history::{not_understood, replay, selected_histories};
 use crate::policy::PolicyFiles;
 use crate::ui::{CommandOutput, Failure};
 
-/// What was learned.
+/// A policy made from histories.
 #[derive(Debug)]
 pub(crate) struct LearnedPolicy {
-    /// A whole policy.
+    /// The text of the policy.
     pub(crate) source: String,
     pub(crate) evidence: HistoryEvidence,
     pub(crate) tally: ReadTally,
-    /// What it says to the very actions it was made of.
+    /// The decisions of the policy about the actions it was made from.
     pub(crate) counts: BacktestCounts,
 }
 
@@ -52,7 +52,7 @@ pub(crate) fn learn(dirs: &Dirs, here: &Path, what: &str) -> Result<LearnedPolic
         .hint("only what ran, of programs clash knows, is learned from"));
     }
     let source = super::learned::draft(&evidence).text()?;
-    // Wherever it will lie: nothing it loads is beside it.
+    // Any path will do, because the policy loads no file beside it.
     let place = dirs.user_policies[0].clone();
     let compiled = PolicyFiles::single(&place).with_text(&place, &source).compile()?;
     let counts = of_histories(dirs, here, &compiled, &histories);

@@ -1,5 +1,4 @@
-//! What a history shows, as a draft of a policy: the rules it selects, each with what
-//! it is based on.
+//! The draft of a policy from a history: its rules, each with its evidence.
 
 use clash_history::day;
 use clash_history::evidence::{HistoryEvidence, SeenTimes};
@@ -67,7 +66,7 @@ fn counted(count: u64, one: &str) -> String {
     if count == 1 { format!("1 {one}") } else { format!("{count} {one}s") }
 }
 
-/// What a rule is based on.
+/// The evidence for a rule, as a comment.
 fn because(SeenTimes { times, last }: SeenTimes, example: &str) -> Vec<String> {
     let last = last.map_or_else(String::new, |last| format!(", last on {}", day(last)));
     let example = match example {
@@ -108,8 +107,7 @@ fn leaf(seen: &LearnedRule, effect: Effect) -> EffectDraft {
     EffectDraft { effect, sandbox, reason: (effect != Effect::Allow).then(|| why.to_owned()) }
 }
 
-/// Rules about programs as a whole first, then program by program what is known of
-/// its subcommands.
+/// The rules about commands: first those about whole programs, then those about subcommands.
 fn commands(seen: &[LearnedRule]) -> Vec<RuleDraft> {
     let seen: Vec<&LearnedRule> = seen.iter().filter(|rule| rule.tools == ["Bash"]).collect();
     let has_own = |rule: &LearnedRule| {
@@ -146,7 +144,7 @@ fn subcommands(seen: &[&LearnedRule]) -> Vec<RuleDraft> {
         let below = RuleBody::Below(vec![rule(seen, words(&seen.third))]);
         rules.push(RuleDraft { comment: Vec::new(), key: words(&seen.second), body: below });
     }
-    // In the sandbox of the rest, or a script with both would fit in none.
+    // The same sandbox as the rest, because one script may have commands of both.
     let any = flat.iter().any(|seen| seen.second.is_empty());
     let safe = flat.iter().find(|seen| matches!(seen.room, KnownSandbox::Safe(_)));
     if let Some(seen) = safe.filter(|_| !any) {
@@ -157,7 +155,7 @@ fn subcommands(seen: &[&LearnedRule]) -> Vec<RuleDraft> {
     rules
 }
 
-/// Tools that look and tools that change, each with the places they stay out of.
+/// The rules for reading tools and for changing tools, each with its denied paths.
 fn files(seen: &[LearnedRule]) -> Vec<RuleDraft> {
     let mut rules = Vec::new();
     for tools in [LOOKING, CHANGING] {
@@ -319,7 +317,7 @@ mod tests {
         }
     }
 
-    /// What the library's rules say about words, one below the other.
+    /// The effect of the library's rules for a command.
     fn library_says(rules: &[RuleDraft], words: &[&str]) -> Option<EffectDraft> {
         let (word, rest) = words.split_first().map_or(("", words), |(word, rest)| (*word, rest));
         let named = rules.iter().find(|rule| match &rule.key {

@@ -1,6 +1,6 @@
-//! `clash init`: from nothing to a policy that knows the project. What is found is
-//! said, what is chosen is asked (or taken from the command line), and nothing is
-//! written before it was shown and compiled.
+//! `clash init`: makes the first policy for a project. Clash prints its findings and asks for
+//! the user's choices, or takes them from the command line. It compiles the policy and shows
+//! it before it writes.
 
 mod agents;
 mod draft;
@@ -37,48 +37,47 @@ use crate::{env, exit, history};
 
 /// Detects the project's toolchains and makes a policy for them.
 ///
-/// At a terminal it asks a few questions, shows the policy and what it would have
-/// said to your agents' latest commands, and writes it after one yes. Without a
-/// terminal, or with --quick, it takes the defaults. A policy that is there is never
-/// overwritten: what would change is shown, and missing toolchains can be merged in.
-/// `clash policy undo` takes it back.
+/// At a terminal, clash asks a few questions and shows the policy, with its decisions about
+/// the latest actions of your agents. It writes the policy after one yes. Without a terminal,
+/// or with --quick, it takes the defaults. Clash does not overwrite an existing policy: it
+/// shows the change, and can add the missing toolchains. `clash policy undo` undoes it.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Ask nothing: what is detected, in the moderate posture
+    /// Ask nothing: take the detected toolchains and the moderate posture
     #[arg(long)]
     quick: bool,
-    /// What happens without asking
+    /// The actions that happen without asking
     #[arg(long, value_enum)]
     posture: Option<Posture>,
-    /// An agent to put clash in front of, instead of those that are found; `none` for
-    /// none of them. Can be given several times
+    /// The agent to wire; every agent found if not given, no agent with `none`; may be
+    /// repeated
     #[arg(long, value_name = "AGENT")]
     agent: Vec<String>,
-    /// A toolchain, instead of what is detected. Can be given several times
+    /// The toolchain; every detected toolchain if not given; may be repeated
     #[arg(long, value_name = "NAME")]
     ecosystem: Vec<String>,
-    /// Whose policy: user, or project: `.clash/policy.star`, for everybody who works on
-    /// it. Such a policy has to be trusted with `clash trust`, and holds nothing of this
-    /// machine
+    /// The policy to write: user or project. The project's policy, `.clash/policy.star`, is
+    /// for all its users. Each user has to trust it with `clash trust`, and it names no path
+    /// of this machine
     #[arg(long, value_name = "SCOPE", default_value = "user", value_parser = ["user", "project"])]
     scope: String,
-    /// Do not take over permissions from the settings of agents
+    /// Do not import permissions from the settings of agents
     #[arg(long)]
     no_import: bool,
-    /// Make the policy of what agents did: `latest`, a history, or a directory with
-    /// histories. Prints it; with --yes it is written, and an old one kept beside it
+    /// Make the policy from the past actions of agents: `latest`, a history, or a directory
+    /// with histories. Clash prints it; with --yes it writes it and keeps the old one beside it
     #[arg(long, value_name = "HISTORY", conflicts_with_all = ["ecosystem", "posture"])]
     from_trace: Option<String>,
-    /// Put the new policy in place of the old one, which is kept beside it
+    /// Replace the old policy, and keep it beside the new one
     #[arg(long)]
     replace: bool,
     /// Do not ask
     #[arg(long, short)]
     yes: bool,
-    /// Only show what would be written
+    /// Show the change without making it
     #[arg(long, conflicts_with = "yes")]
     dry_run: bool,
-    /// Everything as JSON; asks nothing, and writes only with --yes
+    /// Print JSON; ask nothing, and write only with --yes
     #[arg(long)]
     json: bool,
     /// The project; found from the working directory if not given
@@ -86,7 +85,7 @@ pub(crate) struct Args {
     project: Option<PathBuf>,
 }
 
-/// What is about to be done.
+/// The changes that clash proposes.
 struct PolicyProposal {
     file: PathBuf,
     how: PlacementAction,
@@ -113,7 +112,7 @@ impl PlacementAction {
     }
 }
 
-/// Everything the questions are about.
+/// The project and the findings about it.
 struct InitProject {
     dirs: Dirs,
     root: PathBuf,
@@ -135,7 +134,7 @@ impl Args {
         let asks = at_terminal && !(self.quick || self.yes || self.dry_run || self.json);
         let places = dirs.places(&root, &Disk::default());
         let found = match dirs.home.starts_with(&root) {
-            // The home is no project: what lies in it belongs to many.
+            // The home directory is no project: its files belong to many projects.
             true => DetectedProject { complete: true, ..DetectedProject::default() },
             false => ecosystems::detect(&root),
         };
@@ -183,7 +182,7 @@ impl Args {
         }
     }
 
-    /// What the command line says, and what is found where it says nothing.
+    /// The choices from the command line, with the findings as defaults.
     fn wanted(&self, project: &InitProject) -> Result<WantedPolicy, Failure> {
         let mut ecosystems = Vec::new();
         for name in &self.ecosystem {
@@ -196,7 +195,7 @@ impl Args {
             ecosystems = project.found.ecosystems.clone();
         }
         let agents = match self.agent.as_slice() {
-            // A policy of what agents did wires none of them by itself.
+            // With `--from-trace`, clash wires only agents that the user names.
             [] if self.from_trace.is_some() => Vec::new(),
             [] => agents::found(),
             [none] if none == "none" => Vec::new(),
@@ -206,7 +205,7 @@ impl Args {
             return Err(Failure::new(format!("no agent `{unknown}` is known"))
                 .hint(format!("known are {}", agents::names().join(", "))));
         }
-        // What an agent of this user may do is nobody else's.
+        // The permissions of this user's agents do not count for other users.
         let imports = match self.no_import || self.of_project() {
             true => Vec::new(),
             false => import::of_user(&project.dirs, &project.root)?,
@@ -245,7 +244,7 @@ impl Args {
         };
         let before = read(&file)?;
         if let (Some(posture), Some(_), false) = (self.posture, &before, wanted.replace) {
-            // Merging adds toolchains, in the posture of the policy that is there.
+            // A merge adds toolchains in the posture of the existing policy.
             let posture = posture.word();
             return Err(Failure::new(format!(
                 "nothing was changed: there is a policy already, {}, and its posture stays",
@@ -291,8 +290,8 @@ impl Args {
         Ok(PolicyProposal { file, how, changes, policy, warnings })
     }
 
-    /// Writes what was proposed and wires the agents. `false`: somebody has to agree
-    /// first.
+    /// Makes the proposed changes and wires the agents. Returns `false` if the user has to
+    /// agree first.
     fn carry_out(
         &self,
         out: &mut CommandOutput,
@@ -306,7 +305,7 @@ impl Args {
             _ if nothing || self.yes => true,
             _ if asks => walkthrough::may_write(out, &proposal)?,
             PlacementAction::Create => true,
-            // A policy of yours does not change because a script ran.
+            // A script must not change an existing policy, so clash asks at a terminal only.
             PlacementAction::Merge | PlacementAction::Replace
                 if !self.json && std::io::stdin().is_terminal() =>
             {
@@ -380,16 +379,16 @@ impl Args {
     }
 }
 
-/// What the policy is to be.
+/// The properties of the policy to write.
 struct WantedPolicy {
     posture: Posture,
     ecosystems: Vec<DetectedToolchain>,
     agents: Vec<String>,
     imports: Vec<ImportedFile>,
     replace: bool,
-    /// Nothing of this machine is to be in it.
+    /// True if the policy must name no path of this machine.
     anywhere: bool,
-    /// A policy made of a history, in place of one made of what is found.
+    /// The text of a policy made from a history; `None` for one made from the findings.
     learned: Option<String>,
 }
 
@@ -413,7 +412,7 @@ impl WantedPolicy {
 impl InitProject {
     fn toolchains(&self, wanted: &WantedPolicy) -> Result<Vec<ToolchainRules>, Failure> {
         let choices = wanted.choices(self);
-        // What the presets grant is known to the compiler alone.
+        // Only the compiler knows the grants of the presets.
         let loads = |it: &DetectedToolchain| {
             let name = it.ecosystem.name;
             load_line(&format!("@clash//{name}.star"), &[&format!("{name}_safe")]) + "\n"
@@ -464,8 +463,8 @@ fn say_found(out: &mut CommandOutput, project: &InitProject) -> std::io::Result<
     Ok(())
 }
 
-/// Agents do nothing in a directory that holds clash's own files, so a policy made for
-/// it would only refuse.
+/// Fails for the home directory and those above it. Agents may do nothing in a directory
+/// with clash's own files, so a policy for it would only refuse.
 fn refuse_home(dirs: &Dirs, root: &Path) -> Result<(), Failure> {
     let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
     if !real(&dirs.home).starts_with(real(root)) {
@@ -481,7 +480,7 @@ fn refuse_home(dirs: &Dirs, root: &Path) -> Result<(), Failure> {
     .hint("`cd` into a project and run `clash init` there, or `clash init --project DIR`"))
 }
 
-/// The policy, or how the one that is there changes, and what that means.
+/// Prints the policy or the change of the existing one, with warnings and a summary.
 fn preview(
     out: &mut CommandOutput,
     project: &InitProject,
@@ -504,7 +503,7 @@ fn preview(
     Ok(())
 }
 
-/// Changes of more lines than this are shown on request.
+/// Clash shows changes of more lines only on request.
 const MOST_CHANGED_LINES: usize = 12;
 
 fn show_in_short(out: &mut CommandOutput, proposal: &PolicyProposal) -> Result<(), Failure> {
@@ -522,7 +521,7 @@ fn show_in_short(out: &mut CommandOutput, proposal: &PolicyProposal) -> Result<(
     Ok(())
 }
 
-/// What the policy would have said to what agents did on this machine.
+/// The decisions of the policy about the past actions on this machine.
 fn effect(project: &InitProject, policy: &LoadedPolicy) -> Option<BacktestCounts> {
     let histories = clash_history::all_histories(&history::roots(&project.dirs));
     let counts = backtest::of_histories(&project.dirs, &project.root, policy, &histories);

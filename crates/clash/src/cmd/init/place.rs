@@ -1,6 +1,6 @@
-//! Where the policy goes, and what becomes of one that is there: it is never
-//! overwritten unasked. Merging adds the toolchains it says nothing about and
-//! leaves every rule it has.
+//! The path of the policy, and the merge with an existing one. Clash overwrites no policy
+//! without a question. A merge adds the toolchains without rules in the old policy and keeps
+//! every old rule.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,7 +14,7 @@ use super::draft::ToolchainRules;
 use crate::dirs::Dirs;
 use crate::ui::Failure;
 
-/// The user's policy: the one that is there, or the first place for one.
+/// The path of the user's policy: the existing one, or the first possible path.
 pub(super) fn user_policy(dirs: &Dirs) -> PathBuf {
     let [first, _] = &dirs.user_policies;
     dirs.user_policies.iter().find(|path| path.exists()).unwrap_or(first).clone()
@@ -26,9 +26,9 @@ pub(super) fn project_policy(dirs: &Dirs, root: &Path) -> Result<PathBuf, Failur
         .ok_or_else(|| Failure::new("the policy in the home directory is the user's own"))
 }
 
-/// A policy with the toolchains it does not know yet, and their names. They come in a
-/// `when` of their own at its end: several are one tree, in which what is more
-/// specific or stricter holds.
+/// A policy with the missing toolchains added, and their names. Their rules are in a new
+/// `when` at the end. Several `when` are one tree, in which the more specific or stricter
+/// rule wins.
 pub(super) fn merged(
     existing: &str,
     toolchains: &[ToolchainRules],
@@ -52,11 +52,11 @@ pub(super) fn merged(
     Ok((more.append_to(existing, &known.bound)?, added))
 }
 
-/// What a policy has something to say about.
+/// The words and names in the text of a policy.
 struct KnownWords {
-    /// Words that stand in keys.
+    /// The words in keys.
     words: BTreeSet<String>,
-    /// Names it loads or defines.
+    /// The names that the policy loads or defines.
     bound: BTreeSet<String>,
 }
 
@@ -82,7 +82,7 @@ impl KnownWords {
         Ok(known)
     }
 
-    /// A rule as far as it is about programs the policy says nothing about.
+    /// The part of a rule about programs that the policy does not name.
     fn without(&self, rule: &RuleDraft) -> Option<RuleDraft> {
         let unknown = |word: &&String| !self.words.contains(*word);
         let key = match &rule.key {
@@ -106,7 +106,7 @@ impl KnownWords {
         Some(RuleDraft { key, ..rule.clone() })
     }
 
-    /// Keys of dicts, and the words of older forms such as `exe("git")`.
+    /// Records the keys of dicts, and the words of older forms such as `exe("git")`.
     fn note(&mut self, expr: &Expression) {
         if let ExpressionKind::Dict(entries, _) = &expr.kind {
             for entry in entries {
@@ -131,8 +131,7 @@ impl KnownWords {
     }
 }
 
-/// Keeps the text of a policy beside it before it is replaced, under a name that
-/// is free.
+/// Keeps the text of a policy in a new file beside it, before clash replaces the policy.
 pub(super) fn keep(file: &Path, text: &str) -> Result<PathBuf, Failure> {
     let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let numbered = |number: u32| file.with_file_name(format!("{name}.before-init-{number}"));

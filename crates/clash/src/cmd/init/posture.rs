@@ -1,10 +1,10 @@
-//! What a policy lets happen without asking. The library's rules say for each
-//! command whether it builds with what is there (`X_safe`), fetches (`X_full`), or
-//! is asked about; a posture turns that into the rules of a policy.
+//! The postures: the actions that happen without asking. The library's rules give each
+//! command a sandbox without network (`X_safe`), one with network (`X_full`), or an ask. A
+//! posture makes the rules of a policy from them.
 //!
-//! An ask with a reason stays in every posture, with one exception: the permissive
-//! posture does not ask where the command acts on the project alone (`rm -r`,
-//! `git reset --hard`), whatever it removes there.
+//! Every posture keeps an ask with a reason, with one exception: the permissive posture does
+//! not ask about commands that change only the project, for example `rm -r` and
+//! `git reset --hard`.
 
 use clap::ValueEnum;
 use clash_policy::Effect;
@@ -14,11 +14,11 @@ use clash_syntax::draft::{EffectDraft, KeyDraft, RuleBody, RuleDraft};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Posture {
-    /// Builds and tests without network; asks about everything that reaches out
+    /// Builds and tests without network; asks about the network
     Strict,
-    /// Builds, tests and installs; asks about pushes, what cannot be undone, unknown commands
+    /// Builds, tests and installs; asks about pushes, destructive and unknown commands
     Moderate,
-    /// Everything in its sandbox; asks about publishing and rewriting history
+    /// Runs everything in its sandbox; asks about publishing and rewriting history
     Permissive,
 }
 
@@ -33,7 +33,7 @@ impl Posture {
         }
     }
 
-    /// What happens unasked, what is asked and what is blocked, for people.
+    /// The actions that run, that ask and that are blocked, in words.
     pub(crate) fn explained(self) -> [(&'static str, &'static str); 3] {
         match self {
             Self::Strict => [
@@ -66,7 +66,7 @@ impl Posture {
         }
     }
 
-    /// The library's rules of a toolchain as this posture has them.
+    /// The library's rules of a toolchain, changed for this posture.
     pub(crate) fn applied(
         self,
         rules: Vec<RuleDraft>,
@@ -94,7 +94,7 @@ impl Posture {
         let reaches_out = leaf.sandbox.as_ref().is_some_and(full);
         let widened = |sandbox: Option<String>| {
             sandbox.map(|name| match name.strip_suffix("_safe") {
-                // git_safe keeps keys away from commands that need none.
+                // git_safe hides keys from commands that need none.
                 Some(toolchain) if !matches!(toolchain, "git" | "git_checkout" | "git_rebase") => {
                     format!("{toolchain}_full")
                 }
@@ -122,15 +122,15 @@ impl Posture {
     }
 }
 
-/// Without the rules that say what holds for the rest anyway; of an ask the reason
-/// is no difference.
+/// Leaves out the rules with the same effect as the rule for the rest. Two asks with
+/// different reasons count as the same.
 fn shortened(mut rules: Vec<RuleDraft>) -> RuleBody {
     let rest = rules.iter().find_map(|rule| match (&rule.key, &rule.body) {
         (KeyDraft::Rest, RuleBody::Effect(leaf)) => Some(leaf.clone()),
         _ => None,
     });
     let Some(rest) = rest else { return RuleBody::Below(rules) };
-    // Options stand in any order, and one that asks has to win over one that does not:
+    // Options may come in any order, and the option that asks must win, for example in
     // `git restore --staged --worktree f`.
     let is_option = |key: &KeyDraft| match key {
         KeyDraft::Words(words) => words.iter().any(|word| word.starts_with('-')),
@@ -149,7 +149,7 @@ fn shortened(mut rules: Vec<RuleDraft>) -> RuleBody {
     }
 }
 
-/// Whether everything below ends as `leaf` does.
+/// True if every rule below has the effect `leaf`.
 fn is_all(body: &RuleBody, leaf: &EffectDraft) -> bool {
     match body {
         RuleBody::Effect(it) => (it.effect, &it.sandbox) == (leaf.effect, &leaf.sandbox),
@@ -157,7 +157,7 @@ fn is_all(body: &RuleBody, leaf: &EffectDraft) -> bool {
     }
 }
 
-/// Programs that are treated alike, in one rule.
+/// Joins programs with equal rules in one rule.
 fn together(rules: Vec<RuleDraft>) -> Vec<RuleDraft> {
     let mut kept: Vec<RuleDraft> = Vec::new();
     for rule in rules {
@@ -257,7 +257,7 @@ mod tests {
         }
     }
 
-    /// Where words lead, by the first key that names them or stands for the rest.
+    /// The effect for a command, by the first key that matches each word.
     fn found<'a>(rules: &'a [RuleDraft], words: &[&str]) -> Option<&'a EffectDraft> {
         let (word, more) = words.split_first()?;
         let names = |rule: &&RuleDraft| match &rule.key {

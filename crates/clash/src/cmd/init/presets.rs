@@ -1,5 +1,6 @@
-//! The rules of the library's modules as typed data: what a module gives under its
-//! own name (`rust = {"Bash": {…}}` in `@clash//rust.star`), read from its source.
+//! The rules of the library's modules as typed data, read from their sources. A module
+//! defines them under its own name, for example `rust = {"Bash": {…}}` in
+//! `@clash//rust.star`.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +27,7 @@ pub(crate) enum LibraryError {
 }
 
 impl PolicyLibrary {
-    /// Asks the compiler, which carries it.
+    /// Asks the compiler for the library that it contains.
     pub(crate) fn ask() -> Result<Self, Failure> {
         match ask_compiler(&CompilerRequest::Library)? {
             CompilerAnswer::Product(json) => Ok(Self(serde_json::from_slice(&json)?)),
@@ -34,7 +35,7 @@ impl PolicyLibrary {
         }
     }
 
-    /// The rules about commands that a module gives under its own name.
+    /// The rules about commands that a module defines under its own name.
     pub(crate) fn rules(&self, module: &str) -> Result<Vec<RuleDraft>, LibraryError> {
         let source = self.0.get(&format!("@clash//{module}.star"));
         let source = source.ok_or_else(|| LibraryError::NoModule(module.to_owned()))?;
@@ -118,7 +119,7 @@ pub(super) mod tests {
     use super::*;
     use crate::ecosystems::ECOSYSTEMS;
 
-    /// The library as it lies in the repository.
+    /// The library in the repository.
     pub(in crate::cmd::init) fn library() -> PolicyLibrary {
         let dir = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../clash-lang/std");
         let each = |entry: std::io::Result<std::fs::DirEntry>| {

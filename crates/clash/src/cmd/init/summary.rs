@@ -1,5 +1,5 @@
-//! A policy on one screen: which programs run in which sandbox, and which commands are
-//! asked about or denied. Read off the compiled policy, so it says what is so.
+//! A policy on one screen: the programs in each sandbox, and the commands that ask or are
+//! denied. It comes from the compiled policy, so it cannot differ from the decisions.
 
 use clash_policy::Effect;
 use clash_policy::ir::IrError;
@@ -9,12 +9,12 @@ use clash_policy::rule::{
 
 use crate::policy::LoadedPolicy;
 
-/// Names in one row; the text of the policy has them all.
+/// The most names in one row. The text of the policy has all of them.
 const MOST_NAMES: usize = 7;
-/// Rows about sandboxes.
+/// The most rows about sandboxes.
 const MOST_SANDBOXES: usize = 9;
 
-/// The rows of the screen: what happens, and to which commands.
+/// The rows of the screen: an effect, and its commands.
 pub(super) fn rows(policy: &LoadedPolicy) -> Result<Vec<(String, String)>, IrError> {
     let layers = policy.ir().to_layers()?;
     let written = |layer: &&Layer| matches!(layer.kind, LayerKind::User | LayerKind::Project);
@@ -44,7 +44,7 @@ pub(super) fn rows(policy: &LoadedPolicy) -> Result<Vec<(String, String)>, IrErr
 
 #[derive(Default)]
 struct SummaryRows {
-    /// Programs by the sandbox in which they run unasked.
+    /// The programs that run without asking, by sandbox.
     runs: Vec<(String, Vec<String>)>,
     asked: Vec<String>,
     denied: Vec<String>,
@@ -61,7 +61,7 @@ impl SummaryRows {
                 (words, false) => format!("{words} {name}"),
             };
             match then {
-                // Programs are named one by one, options by the shortest of their names.
+                // A row names each program, but only the shortest name of an option.
                 MatchNode::Tree(below) if words.is_empty() => {
                     names.iter().for_each(|name| self.note(below, name, default));
                 }

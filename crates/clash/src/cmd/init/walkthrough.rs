@@ -1,5 +1,5 @@
-//! The questions `clash init` asks at a terminal. Every one has a default, which an
-//! empty line takes; nothing is done before the last.
+//! The questions of `clash init` at a terminal. An empty line takes the default of a
+//! question. Clash changes nothing before the answer to the last one.
 
 use std::io;
 
@@ -10,7 +10,7 @@ use super::{
 use crate::ecosystems::{self, DetectedToolchain};
 use crate::ui::{CommandOutput, Failure, TextTone, prompt};
 
-/// What the command line says; no question is asked about it.
+/// The choices on the command line. Clash does not ask about them.
 pub(super) struct GivenAnswers {
     pub(super) posture: bool,
     pub(super) toolchains: bool,
@@ -121,7 +121,7 @@ fn imports(out: &mut CommandOutput, wanted: &mut WantedPolicy) -> Result<(), Fai
     Ok(())
 }
 
-/// The lines of an imported policy that say something, the first few of them.
+/// The first rules of an imported policy.
 fn rules(source: &str) -> Vec<String> {
     const MOST: usize = 12;
     let says = |line: &&str| {
@@ -153,7 +153,7 @@ fn existing(project: &InitProject, wanted: &mut WantedPolicy) -> Result<(), Fail
     Ok(())
 }
 
-/// The last question. `view` shows the text that would be written and asks again.
+/// Asks the last question. The answer `view` shows the new text and asks again.
 pub(super) fn may_write(
     out: &mut CommandOutput,
     proposal: &PolicyProposal,
@@ -182,7 +182,7 @@ fn yes_or_no(answer: &str) -> Result<bool, String> {
     }
 }
 
-/// Asks until the answer can be read; an empty line is the default.
+/// Asks until clash understands the answer. An empty line is the default.
 fn choose<T>(
     what: &str,
     default: &str,

@@ -7,8 +7,8 @@ use crate::ui::{Failure, confirm};
 use clash_agents::Agent;
 use clash_agents::wiring::{OwnSandbox, WiredFile};
 
-/// The text with the agent's own sandbox off, if the user agrees, and the change that
-/// was made.
+/// Asks the user, and returns the settings with the agent's own sandbox switched off, with
+/// the change in words.
 pub(super) fn own_sandbox(
     args: &InstallArgs,
     agent: &Agent,

@@ -1,4 +1,4 @@
-//! The files of clash that are left when no agent asks it any more.
+//! The files of clash that remain after the last agent is uninstalled.
 
 use std::fs;
 use std::io;
@@ -10,10 +10,10 @@ use crate::ui::{CommandOutput, Failure, confirm};
 use clash_agents::AGENTS;
 use clash_agents::wiring::InstallScope;
 
-/// Older versions kept a copy beside the settings file, under this ending.
+/// The ending of the copy that older versions kept beside a settings file.
 const OLD_BACKUP: &str = ".clash-backup";
 
-/// Something that is left, and who removes it.
+/// A file or directory of clash that remains.
 struct Leftover {
     path: PathBuf,
     what: &'static str,
@@ -22,9 +22,9 @@ struct Leftover {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum LeftoverKind {
-    /// Clash's own, which `--purge` removes.
+    /// Clash wrote it, and `--purge` removes it.
     Own,
-    /// Written by the user, so a question comes first.
+    /// The user wrote it, so clash asks first.
     Policy,
     /// Only root can remove it.
     Machine,
@@ -66,7 +66,7 @@ pub(super) fn list(dirs: &Dirs, out: &mut CommandOutput) -> Result<(), Failure> 
     Ok(out.line("`clash uninstall --purge` removes it, and asks about your policy.")?)
 }
 
-/// Removes everything of clash. The policy goes only if the user says so.
+/// Removes all files of clash. It removes the policy only if the user agrees.
 pub(super) fn purge(dirs: &Dirs, yes: bool, out: &mut CommandOutput) -> Result<(), Failure> {
     for Leftover { path, what, kind } in found(dirs) {
         let size = size_of(&path);
@@ -74,7 +74,7 @@ pub(super) fn purge(dirs: &Dirs, yes: bool, out: &mut CommandOutput) -> Result<(
         let goes = match kind {
             LeftoverKind::Own => true,
             LeftoverKind::Policy if yes => true,
-            // Without a terminal there is no answer, and the policy stays.
+            // Without a terminal clash cannot ask, so the policy stays.
             LeftoverKind::Policy => {
                 confirm(&format!("Remove {shown}? It is not kept.")).unwrap_or(false)
             }
@@ -93,15 +93,15 @@ pub(super) fn purge(dirs: &Dirs, yes: bool, out: &mut CommandOutput) -> Result<(
 
 fn remove(path: &Path) -> io::Result<()> {
     if fs::symlink_metadata(path)?.is_dir() {
-        // The kernel leaves a directory without any mode in the cache of a project.
+        // The cache of a project has a directory of mode 0, which overlayfs makes.
         clash_sandbox::launch::remove_tree(path)
     } else {
         fs::remove_file(path)
     }
 }
 
-/// The copy of an older version goes when it has done its work: the file is as it
-/// was before clash came.
+/// Removes the copy of an older version if the settings file has the same text again, as
+/// before the first installation.
 pub(super) fn remove_old_backup(file: &Path, after: &str) -> Result<(), Failure> {
     let backup = old_backup(file);
     if fs::read_to_string(&backup).is_ok_and(|saved| saved == after) {
@@ -116,7 +116,7 @@ fn old_backup(file: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// In a column of its own.
+/// The size as a column of ten letters.
 fn size_of(path: &Path) -> String {
     const UNITS: [&str; 4] = ["B", "KiB", "MiB", "GiB"];
     let mut size = bytes(path) as f64;

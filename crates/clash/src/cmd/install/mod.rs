@@ -1,7 +1,7 @@
 //! `clash install` and `clash uninstall`: the entries in an agent's settings.
 //!
-//! A settings file is read, edited as text ([`clash_agents::wiring`]) and replaced in
-//! one step. Right before, a copy goes to clash's state directory
+//! Clash reads a settings file, edits it as text ([`clash_agents::wiring`]) and replaces it
+//! in one step. Before that, it keeps a copy in its state directory
 //! ([`crate::settings_backup`]).
 
 mod consent;
@@ -27,17 +27,17 @@ use clash_agents::{self as agents, AGENTS, Agent};
 pub(super) use programs::is_current;
 pub(crate) use uninstall::UninstallArgs;
 
-/// Puts clash between agents and what they do. The settings of an agent are changed
-/// in clash's own entries only, and a copy of each file is kept before.
+/// Puts clash between agents and their actions. Clash changes only its own entries in the
+/// settings of an agent, and keeps a copy of each file.
 ///
-/// An agent with a sandbox of its own that no command of clash can start in (Codex)
-/// gets one setting more, after a question; `clash uninstall` puts the old value back.
-/// Exit status 1 if any agent could not be wired.
+/// No command of clash can start in the own sandbox of some agents, for example Codex.
+/// Clash then asks, and switches that sandbox off with one more setting; `clash uninstall`
+/// restores the old value. Exit status: 1 if clash could not wire every agent.
 #[derive(Debug, clap::Args)]
 pub(crate) struct InstallArgs {
     #[command(flatten)]
     which: AgentSelection,
-    /// Show the settings as they would become and change nothing
+    /// Show the change without making it
     #[arg(long)]
     dry_run: bool,
     /// Switch off an agent's own sandbox without asking
@@ -46,20 +46,20 @@ pub(crate) struct InstallArgs {
     /// Leave an agent's own sandbox as it is, without asking
     #[arg(long, conflicts_with = "yes")]
     keep_sandbox: bool,
-    /// False where the caller must not ask, even at a terminal.
+    /// False if the caller must not ask, even at a terminal.
     #[arg(skip = true)]
     may_ask: bool,
 }
 
 #[derive(Debug, clap::Args)]
 struct AgentSelection {
-    /// The agent; without it, every one that is found on this machine
+    /// The agent; every agent found on this machine if not given
     #[arg(long, value_name = "AGENT", value_parser = agent)]
     agent: Option<&'static Agent>,
-    /// In the settings of this project instead of your own
+    /// Use the settings of this project, not your own
     #[arg(long)]
     project: bool,
-    /// In the settings of the whole machine, which no project can switch off
+    /// Use the settings of the whole machine, which no project can switch off
     #[arg(long, conflicts_with = "project")]
     managed: bool,
 }
@@ -82,7 +82,7 @@ impl AgentSelection {
         })
     }
 
-    /// The agents meant, and where.
+    /// The selected agents, and the scope of their settings.
     fn resolve(&self, dirs: &Dirs) -> Result<(Vec<&'static Agent>, InstallScope), Failure> {
         let scope = self.scope(dirs)?;
         let found = match self.agent {
@@ -98,7 +98,7 @@ impl AgentSelection {
     }
 }
 
-/// Whether the agent's program is on the search path.
+/// True if the agent's program is on the search path.
 pub(super) fn is_here(agent: &Agent) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|dir| dir.join(agent.abilities.program).is_file())
@@ -154,23 +154,23 @@ impl InstallArgs {
     }
 }
 
-/// One installation.
+/// One run of `clash install`.
 struct InstallJob<'a> {
-    /// The user's.
+    /// The user's directories.
     dirs: &'a Dirs,
-    /// Where programs and settings go: the user's, or the machine's.
+    /// The directories of programs and settings: the user's, or the machine's.
     target: &'a Dirs,
     scope: &'a InstallScope,
     args: &'a InstallArgs,
 }
 
 impl InstallJob<'_> {
-    /// True if a settings file changed.
+    /// Installs clash for one agent. Returns true if a settings file changed.
     fn install(&self, agent: &Agent, out: &mut CommandOutput) -> Result<bool, Failure> {
         if !self.args.dry_run {
             refuse_old(agent)?;
         }
-        // All of it must be possible before any of it is done.
+        // Clash plans every file before it changes the first one.
         let mut planned = Vec::new();
         let mut sandbox_off = None;
         for wired in files(self.target, agent, self.scope)? {
@@ -211,7 +211,7 @@ impl InstallJob<'_> {
         Ok(!changed.is_empty())
     }
 
-    /// Says what a trial with the new settings shows.
+    /// Tries the new settings and prints the result.
     fn report(&self, agent: &Agent, changed: bool, out: &mut CommandOutput) -> Result<(), Failure> {
         let wiring = AgentWiring::look(self.target, agent, self.scope);
         let project = project_of(&std::env::current_dir()?, &self.dirs.home);
@@ -240,7 +240,7 @@ impl InstallJob<'_> {
     }
 }
 
-/// Replaces a settings file, with a copy of the old one kept.
+/// Replaces a settings file, and keeps a copy of the old one.
 fn write(dirs: &Dirs, file: &Path, before: &str, after: &str) -> Result<(), Failure> {
     if let Some(dir) = file.parent() {
         fs::create_dir_all(dir).map_err(|error| cannot_write(dir, &error))?;
@@ -252,7 +252,7 @@ fn write(dirs: &Dirs, file: &Path, before: &str, after: &str) -> Result<(), Fail
     replace(file, before, after).map_err(|error| cannot_write(file, &error))
 }
 
-/// An agent that has no place for this scope says so.
+/// The settings files of an agent. Fails if the agent has none of this scope.
 fn files(dirs: &Dirs, agent: &Agent, scope: &InstallScope) -> Result<Vec<WiredFile>, Failure> {
     let files = (agent.files)(&dirs.for_agents(), scope);
     if files.is_empty() {
@@ -261,8 +261,8 @@ fn files(dirs: &Dirs, agent: &Agent, scope: &InstallScope) -> Result<Vec<WiredFi
     Ok(files)
 }
 
-/// A client that is older than what was seen to hold is left alone. One that
-/// cannot be asked may be installed later.
+/// Refuses a client older than the oldest tested version. A client that does not tell its
+/// version is accepted: the user may install it later.
 fn refuse_old(agent: &Agent) -> Result<(), Failure> {
     let Some(version) = version_of(agent.abilities.program) else { return Ok(()) };
     let oldest = agent.abilities.oldest;
@@ -279,7 +279,7 @@ fn refuse_old(agent: &Agent) -> Result<(), Failure> {
     .hint(format!("update {} and try again", agent.abilities.program)))
 }
 
-/// What `PROGRAM --version` says.
+/// The version that `PROGRAM --version` prints.
 pub(super) fn version_of(program: &str) -> Option<[u32; 3]> {
     let output = Command::new(program).arg("--version").stdin(Stdio::null()).output().ok()?;
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -292,7 +292,7 @@ fn version(word: &str) -> Option<[u32; 3]> {
     Some(version)
 }
 
-/// A file that does not exist is empty.
+/// The text of a file; empty if the file does not exist.
 pub(super) fn read(file: &Path) -> Result<String, Failure> {
     match fs::read_to_string(file) {
         Ok(text) => Ok(text),

@@ -9,12 +9,12 @@ use crate::compiler::REINSTALL_HINT;
 use crate::dirs::{Dirs, create_private};
 use crate::ui::Failure;
 
-/// The programs agents call, beside the one that is running.
+/// The programs that agents call. They are beside the running one.
 const PROGRAMS: [&str; 2] = ["clash", "clash-compile"];
 
-/// Puts copies of clash where no sandbox can change them: a build that may write
-/// cargo's bin directory must not be able to replace what confines it. The shell
-/// prefix has to be one path without arguments, so it is clash under another name.
+/// Copies clash to a directory that no sandbox can change. For example, a build that may
+/// write cargo's `bin` directory must not replace the program that confines it. A shell
+/// prefix is one path without arguments, so it is clash under another name.
 pub(super) fn place(dirs: &Dirs) -> Result<(), Failure> {
     let own = std::env::current_exe()?;
     let link = dirs.for_agents().shell_launcher();
@@ -42,13 +42,13 @@ pub(super) fn place(dirs: &Dirs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A machine's programs are for everybody.
+/// Makes a directory. All users can read the one for the whole machine.
 fn make_dir(dirs: &Dirs, dir: &Path) -> io::Result<()> {
     let for_everybody = Dirs::from_env().is_ok_and(|own| own.state != dirs.state);
     if for_everybody { fs::create_dir_all(dir) } else { create_private(dir) }
 }
 
-/// Whether the installed copy is the program that is running.
+/// True if the installed copy equals the running program.
 pub(in crate::cmd) fn is_current(dirs: &Dirs) -> bool {
     let own = std::env::current_exe().unwrap_or_default();
     PROGRAMS.iter().all(|name| {
@@ -62,7 +62,7 @@ fn same_content(a: &Path, b: &Path) -> bool {
     length(a).is_some() && length(a) == length(b) && fs::read(a).ok() == fs::read(b).ok()
 }
 
-/// Sessions that still run with the old settings fail closed without them.
+/// Removes the programs. Sessions that still run with the old settings then fail closed.
 pub(super) fn remove(dirs: &Dirs) -> Result<(), Failure> {
     for name in PROGRAMS.into_iter().chain(["clash-sh", "clash-shell"]) {
         remove_if_there(&dirs.installed(name))?;

@@ -1,5 +1,5 @@
-//! `clash uninstall`: takes clash's entries out of settings, says which files of
-//! clash are left, and removes those with `--purge`.
+//! `clash uninstall`: removes clash's entries from settings and lists the remaining files
+//! of clash. With `--purge` it removes those too.
 
 use std::fs;
 
@@ -14,19 +14,19 @@ use crate::ui::{CommandOutput, Failure};
 use clash_agents::wiring::{InstallScope, WiredFile};
 use clash_agents::{AGENTS, Agent};
 
-/// Takes clash's entries out of the settings of agents; everything else in them stays
-/// as it is, byte for byte. Files that clash keeps elsewhere are listed.
+/// Removes clash's entries from the settings of agents, and keeps everything else in them
+/// byte for byte. Lists the files that clash keeps elsewhere.
 #[derive(Debug, clap::Args)]
 pub(crate) struct UninstallArgs {
     #[command(flatten)]
     which: AgentSelection,
-    /// Show the settings as they would become and change nothing
+    /// Show the change without making it
     #[arg(long)]
     dry_run: bool,
     /// Remove clash's own files too: programs, sessions, backups, caches
     ///
-    /// Your policy is removed after a question only, or with --yes. Without a terminal
-    /// and without --yes it stays.
+    /// Clash asks before it removes your policy, unless you give --yes. Without a terminal
+    /// and without --yes, the policy stays.
     #[arg(long, conflicts_with_all = ["agent", "project", "managed", "dry_run"])]
     purge: bool,
     /// Remove the policy without asking
@@ -72,8 +72,8 @@ impl UninstallArgs {
         unless_closed(Ok(()))
     }
 
-    /// The named agent, or every one whose settings have clash in them. A file that
-    /// cannot be read may have it.
+    /// The named agent, or every agent with clash in its settings. A file that clash cannot
+    /// read counts, because it may have entries of clash.
     fn meant(&self, dirs: &Dirs, scope: &InstallScope) -> Vec<&'static Agent> {
         match self.which.agent {
             Some(agent) => vec![agent],
@@ -109,7 +109,7 @@ fn uninstall(
     }
     let plain = fs::symlink_metadata(file).is_ok_and(|meta| meta.is_file());
     if after.trim().is_empty() && plain && read(file)? == before {
-        // Nothing but clash's entries was in it.
+        // The file had only entries of clash.
         settings_backup::keep(dirs, file, &before).map_err(|error| cannot_write(file, &error))?;
         remove_if_there(file)?;
     } else {

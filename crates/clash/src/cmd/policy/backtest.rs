@@ -1,7 +1,7 @@
 //! `clash policy backtest`: decides the past actions of agents by a policy.
 //!
-//! Decisions are those of the hook, on this machine as it is today. Equal calls
-//! are decided once.
+//! Clash decides as the hook does, on this machine in its present state. It decides equal
+//! calls once.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -25,31 +25,31 @@ use crate::policy::LoadedPolicy;
 use crate::say;
 use crate::ui::{CommandOutput, Failure, TextTone};
 
-/// Replays what agents did against a policy.
+/// Decides the past actions of agents by a policy.
 ///
-/// Reads clash's own traces and the histories that Claude Code, Codex, Gemini CLI
-/// and OpenCode keep, decides every action as the hook would, and says how many run
-/// without asking, ask, or are denied, and which rules make them. Nothing is run.
-/// Examples are shown without what looks like a secret.
+/// Clash reads its own traces and the histories of Claude Code, Codex, Gemini CLI and
+/// OpenCode. It decides every action as the hook does, and counts the actions that run
+/// without asking, that ask and that are denied, with the rules behind them. It runs no
+/// action. In examples it hides texts that look like secrets.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Only the last hours, days or weeks: 12h, 30d, 2w
+    /// Only the last hours, days or weeks, for example 12h, 30d, 2w
     #[arg(long, value_name = "TIME", value_parser = since)]
     since: Option<u64>,
-    /// A policy on its own; the policies in force if not given
+    /// Use this policy alone; the policies in force if not given
     #[arg(long, value_name = "FILE")]
     policy: Option<PathBuf>,
-    /// Another policy: say what it would decide differently
+    /// Show the decisions that this other policy changes
     #[arg(long, value_name = "FILE")]
     against: Option<PathBuf>,
-    /// `latest`, a history, or a directory with histories; all of this machine's if
-    /// not given
+    /// `latest`, a history, or a directory with histories; all histories of this machine
+    /// if not given
     #[arg(long, value_name = "HISTORY")]
     from: Option<String>,
-    /// Only what took place in this project
+    /// Only actions in this project
     #[arg(long)]
     here: bool,
-    /// Everything as JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
     /// The project; found from the working directory if not given
@@ -83,8 +83,8 @@ impl Args {
     }
 }
 
-/// What a policy says to all that agents did; for all of this machine's histories
-/// `clash_history::all(&history::roots(dirs))`.
+/// Counts the decisions of a policy about the past actions in these histories. All
+/// histories of this machine: `clash_history::all(&history::roots(dirs))`.
 pub(in crate::cmd) fn of_histories(
     dirs: &Dirs,
     here: &Path,
@@ -99,7 +99,7 @@ pub(in crate::cmd) fn of_histories(
     test.found.counts
 }
 
-/// How many actions ended how.
+/// The number of actions for each decision.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::cmd) struct BacktestCounts {
     pub(in crate::cmd) allowed: u64,
@@ -153,13 +153,13 @@ impl BacktestVerdict {
         Self { effect: decision.effect, sandbox, cause: cause(decision) }
     }
 
-    /// The answer of the hook if it cannot decide.
+    /// The hook's answer if it cannot decide.
     fn failed(error: &dyn fmt::Display) -> Self {
         Self { effect: Effect::Deny, sandbox: None, cause: error.to_string() }
     }
 }
 
-/// The rule that decided, or another cause.
+/// The rule behind a decision, or another cause.
 fn cause(decision: &Decision) -> String {
     if let Some(conflict) = &decision.conflict {
         let (first, second) = (&conflict.first.1, &conflict.second.1);
@@ -189,7 +189,7 @@ fn cause(decision: &Decision) -> String {
     }
 }
 
-/// How often something was decided, with one example.
+/// The number of equal decisions, with one example.
 #[derive(Debug, Default)]
 struct CauseGroup {
     times: u64,
@@ -202,7 +202,7 @@ struct BacktestFindings {
     agents: HashMap<&'static str, u64>,
     first: Option<u64>,
     last: Option<u64>,
-    /// What does not simply run.
+    /// The actions that ask or are denied, by cause.
     causes: HashMap<(Effect, String), CauseGroup>,
     changes: HashMap<(BacktestVerdict, BacktestVerdict), CauseGroup>,
 }
@@ -212,7 +212,7 @@ struct Backtest<'a> {
     policy: &'a LoadedPolicy,
     against: Option<&'a LoadedPolicy>,
     grounds: HashMap<PathBuf, ProjectJudge>,
-    /// Equal calls in the same place are decided alike.
+    /// The verdicts about calls decided already: equal calls in one place are decided alike.
     known: HashMap<u64, (BacktestVerdict, Option<BacktestVerdict>)>,
     found: BacktestFindings,
 }
@@ -281,7 +281,7 @@ impl CauseGroup {
     }
 }
 
-/// The call as a user would write it, without possible secrets.
+/// The call as a user writes it, without possible secrets.
 fn example(past: &PastAction) -> String {
     let input = &past.seen.input;
     let fields =
@@ -294,7 +294,7 @@ fn example(past: &PastAction) -> String {
     }
 }
 
-/// The most frequent first.
+/// Sorts the groups, the most frequent first.
 fn by_times<K: Ord>(groups: HashMap<K, CauseGroup>) -> Vec<(K, CauseGroup)> {
     let mut groups: Vec<(K, CauseGroup)> = groups.into_iter().collect();
     groups.sort_by(|a, b| (b.1.times, &a.0).cmp(&(a.1.times, &b.0)));

@@ -1,5 +1,5 @@
-//! Changing policy files: shown first, written whole or not at all, and kept so
-//! that they can be taken back.
+//! Changes policy files. Clash shows a change first, replaces each file in one step, and
+//! records the change so that the user can undo it.
 
 use std::fs;
 use std::io;
@@ -13,7 +13,7 @@ use crate::dirs::{Dirs, write_private};
 use crate::replace_file::replace;
 use crate::ui::{CommandOutput, Failure, confirm};
 
-/// A file that is to hold another text. `None`: there is no such file.
+/// The text of a file before and after a change. `None` stands for a missing file.
 #[derive(Debug, Deserialize, Serialize)]
 pub(in crate::cmd) struct FileChange {
     pub(in crate::cmd) file: PathBuf,
@@ -21,7 +21,7 @@ pub(in crate::cmd) struct FileChange {
     pub(in crate::cmd) after: Option<String>,
 }
 
-/// What one command changed.
+/// The changes of one command.
 #[derive(Debug, Deserialize, Serialize)]
 struct RecordedEdit {
     v: u32,
@@ -29,22 +29,22 @@ struct RecordedEdit {
 }
 
 const VERSION: u32 = 1;
-/// As many edits can be taken back.
-const KEPT: usize = 50;
+/// The number of edits that the user can undo.
+const MAX_RECORDED_EDITS: usize = 50;
 
-/// How a command that changes policies is to be carried out.
+/// The options of a command that changes policies.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub(super) struct ChangeOptions {
     /// Do not ask
     #[arg(long, short)]
     pub(super) yes: bool,
-    /// Only show what would change
+    /// Show the change without making it
     #[arg(long, conflicts_with = "yes")]
     pub(super) dry_run: bool,
 }
 
 impl FileChange {
-    /// A change of a file as it is now.
+    /// A change of the file's present text.
     pub(in crate::cmd) fn of(file: &Path, after: String) -> Result<Self, Failure> {
         let before = read(file)?;
         Ok(Self { file: file.to_path_buf(), before, after: Some(after) })
@@ -79,7 +79,7 @@ impl FileChange {
     }
 }
 
-/// The text of a policy; `None` if there is no such file.
+/// The text of a policy; `None` if the file does not exist.
 pub(in crate::cmd) fn read(file: &Path) -> Result<Option<String>, Failure> {
     match fs::read_to_string(file) {
         Ok(text) => Ok(Some(text)),
@@ -88,7 +88,7 @@ pub(in crate::cmd) fn read(file: &Path) -> Result<Option<String>, Failure> {
     }
 }
 
-/// Shows changes, asks, makes them and remembers them. `false`: only shown.
+/// Shows changes, asks, makes them and records them. Returns `false` if it only showed them.
 pub(super) fn carry_out(
     out: &mut CommandOutput,
     dirs: &Dirs,
@@ -107,7 +107,7 @@ pub(super) fn carry_out(
     Ok(true)
 }
 
-/// Makes changes that somebody agreed to, and remembers them.
+/// Makes changes that the user agreed to, and records them.
 pub(in crate::cmd) fn make_all(dirs: &Dirs, changes: Vec<FileChange>) -> Result<(), Failure> {
     make(&changes)?;
     remember(dirs, changes)
@@ -142,7 +142,7 @@ fn edits(dirs: &Dirs) -> PathBuf {
     dirs.state.join("edits")
 }
 
-/// The files of all edits, the oldest first: their names are times.
+/// The records of all edits, oldest first. The name of each begins with its time.
 fn recorded(dirs: &Dirs) -> Vec<PathBuf> {
     let entries = fs::read_dir(edits(dirs)).into_iter().flatten().flatten();
     let mut files: Vec<PathBuf> = entries
@@ -159,13 +159,13 @@ fn remember(dirs: &Dirs, changes: Vec<FileChange>) -> Result<(), Failure> {
     let text = serde_json::to_vec(&RecordedEdit { v: VERSION, changes })?;
     write_private(&edits(dirs).join(name), &text)?;
     let recorded = recorded(dirs);
-    let old = recorded.len().saturating_sub(KEPT);
+    let old = recorded.len().saturating_sub(MAX_RECORDED_EDITS);
     recorded.iter().take(old).try_for_each(fs::remove_file)?;
     Ok(())
 }
 
-/// Puts back what the last `clash policy` command changed. Refuses if the file was
-/// changed since then.
+/// Undoes the change of the last `clash policy` command. Refuses if the file has changed
+/// since then.
 #[derive(Debug, clap::Args)]
 pub(crate) struct UndoArgs {
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! `clash policy check`: every mistake and every warning, with its place.
+//! `clash policy check`: every mistake and every warning, with its file and line.
 
 use std::path::PathBuf;
 
@@ -13,19 +13,19 @@ use crate::exit;
 use crate::policy::LoadedPolicy;
 use crate::ui::{CommandOutput, Failure, TextTone};
 
-/// Compiles every layer anew and shows what the compiler says.
+/// Compiles every layer anew and shows mistakes and warnings.
 ///
-/// A mistake is what does not compile, a failing expect() among them: until it is
-/// put right, every action is denied. A warning is what compiles and is probably
-/// not what was meant. Exit status: 0 without mistakes, 1 with one.
+/// A policy with a mistake does not compile, for example because an expect() fails. Until
+/// you correct it, clash denies every action. A warning marks text that compiles but
+/// probably does not mean what you intended. Exit status: 0 without mistakes, 1 with one.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// This file on its own, as if it were the user's policy
+    /// Check this file alone, as the user's policy
     file: Option<PathBuf>,
-    /// Warnings fail as well
+    /// Fail on warnings too
     #[arg(long)]
     strict: bool,
-    /// Everything as JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
     /// The project; found from the working directory if not given
@@ -50,7 +50,7 @@ impl Args {
     }
 }
 
-/// A finding without the text for people.
+/// A finding as JSON, without the text for people.
 fn as_json(found: &PolicyFinding) -> Value {
     let PolicyFinding { kind, layer, message, file, line, column, hint, text: _ } = found;
     json!({
@@ -59,8 +59,8 @@ fn as_json(found: &PolicyFinding) -> Value {
     })
 }
 
-/// A warning for each sandbox with a rule that this version cannot enforce: a command
-/// that the policy puts there is refused.
+/// A warning for each sandbox with a rule that this version cannot enforce. Clash refuses
+/// every command in such a sandbox.
 fn unenforceable(policy: &LoadedPolicy) -> Vec<PolicyFinding> {
     let sandboxes = policy.sandboxes().unwrap_or_default();
     let sandboxes = sandboxes.into_iter().filter_map(|sandbox| sandbox.to_sandbox().ok());

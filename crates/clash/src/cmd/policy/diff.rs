@@ -1,5 +1,4 @@
-//! `clash policy diff`: what becomes more or less permitted, with an example of
-//! each.
+//! `clash policy diff`: the actions that become more or less permitted, with examples.
 
 use std::io;
 use std::path::PathBuf;
@@ -19,17 +18,17 @@ use crate::policy::LoadedPolicy;
 use crate::say;
 use crate::ui::{CommandOutput, Failure, TextTone};
 
-/// Compares what two policies decide, not how they are written.
+/// Compares the decisions of two policies, not their text.
 ///
-/// Each file is compiled on its own above the built-in rules. Actions that stand
-/// for everything either of them names, and for what neither names, are decided by
-/// both; sandboxes of the same name are compared by what they grant. Paths are
-/// those of an imagined machine. Prints nothing if no difference is found.
+/// Clash compiles each file alone above the built-in rules. It makes example actions for
+/// everything that either policy names and for things that neither names, and decides them
+/// by both. It compares the grants of sandboxes with the same name. The paths are those of
+/// an imagined machine. Prints nothing if it finds no difference.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     old: PathBuf,
     new: PathBuf,
-    /// Everything as JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
@@ -42,7 +41,7 @@ impl Args {
     }
 }
 
-/// What two policies decide differently on an imagined machine.
+/// The differences between the decisions of two policies, on an imagined machine.
 pub(in crate::cmd) fn differences(
     old: &LoadedPolicy,
     new: &LoadedPolicy,
@@ -83,7 +82,7 @@ pub(in crate::cmd) fn text(out: &mut CommandOutput, found: &PolicyComparison) ->
     Ok(())
 }
 
-/// One example for all actions that the same rules decide alike.
+/// Prints one example for all actions with the same rules and decisions.
 fn actions(out: &mut CommandOutput, changed: &[&ActionChange]) -> io::Result<()> {
     let mut alike: Vec<(&ActionChange, usize)> = Vec::new();
     for action in changed {

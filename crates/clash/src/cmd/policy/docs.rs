@@ -1,4 +1,4 @@
-//! `clash policy docs`: the language's builders and the library's modules.
+//! `clash policy docs`: the builders of the language and the modules of the library.
 
 use std::io;
 
@@ -9,12 +9,12 @@ use crate::cmd::unless_closed;
 use crate::compiler::{CompilerAnswer, CompilerError, ask_compiler};
 use crate::ui::{CommandOutput, Failure, TextTone};
 
-/// Without a name, everything in one line each; with the name of a builder, a module
-/// or a sandbox, all about it.
+/// Without a name, lists every builder and module in one line. With the name of a builder,
+/// a module or a sandbox, shows its whole documentation.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     name: Option<String>,
-    /// Everything as JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }

@@ -1,5 +1,5 @@
-//! `clash policy allow|ask|deny|remove`: a rule changed in a policy's text. What
-//! would be written is compiled first, and refused if the rule would not hold.
+//! `clash policy allow|ask|deny|remove`: changes a rule in the text of a policy. Clash
+//! compiles the new text first, and refuses it if the rule would have no effect.
 
 use std::path::{Path, PathBuf};
 
@@ -21,22 +21,22 @@ use crate::ui::{CommandOutput, Failure};
 use crate::{env, exit, say};
 use clash_agents::tool_input::{self, CallContext};
 
-/// The rule, by the words that lead to it.
+/// The rule, named by the words of its action.
 #[derive(Debug, clap::Args)]
 struct RuleArgs {
-    /// The command's words; for another tool a path, a host, or a field and its value
+    /// The words of the command; for another tool a path, a host, or a field and its value
     ///
-    /// Words that begin with a dash stand behind `--`. A `*` in a word stands for any
-    /// characters, the word `**` for whatever follows.
+    /// Write `--` before words that begin with a dash. A `*` in a word stands for any
+    /// characters, the word `**` for any further words.
     #[arg(required_unless_present = "tool")]
     words: Vec<String>,
-    /// The tool the rule is about
+    /// The tool of the rule
     #[arg(long, value_name = "NAME", default_value = "Bash")]
     tool: String,
-    /// Whose policy: user, project or session
+    /// The policy to change: user, project or session
     #[arg(long, value_name = "SCOPE", default_value = "user", value_parser = ["user", "project", "session"])]
     scope: String,
-    /// The session of `--scope session`; the one of the environment if not given
+    /// The session of `--scope session`; taken from the environment if not given
     #[arg(long, value_name = "ID")]
     session: Option<String>,
     /// The project; found from the working directory if not given
@@ -46,32 +46,34 @@ struct RuleArgs {
     how: ChangeOptions,
 }
 
-/// Adds the rule where it belongs, keeping comments and layout. The change is shown
-/// first; it is not made if the policy would not compile or the rule would not hold.
+/// Adds the rule beside similar rules, and keeps comments and layout. Clash shows the change
+/// first. It refuses the change if the policy would not compile or the rule would have no
+/// effect.
 #[derive(Debug, clap::Args)]
 pub(crate) struct AllowArgs {
     #[command(flatten)]
     rule: RuleArgs,
-    /// The sandbox it runs in; the default sandbox if not given
+    /// The sandbox of the action; the default sandbox if not given
     #[arg(long, value_name = "NAME")]
     sandbox: Option<String>,
-    /// Shown with every decision of the rule
+    /// The reason that clash shows with every decision of the rule
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
 }
 
-/// Adds the rule where it belongs, keeping comments and layout. The change is shown
-/// first; it is not made if the policy would not compile or the rule would not hold.
+/// Adds the rule beside similar rules, and keeps comments and layout. Clash shows the change
+/// first. It refuses the change if the policy would not compile or the rule would have no
+/// effect.
 #[derive(Debug, clap::Args)]
 pub(crate) struct DenyArgs {
     #[command(flatten)]
     rule: RuleArgs,
-    /// Shown with every decision of the rule
+    /// The reason that clash shows with every decision of the rule
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
 }
 
-/// Takes the rule out, and whatever it leaves empty. Says what holds then.
+/// Removes the rule and the groups that become empty, and shows the new decision.
 #[derive(Debug, clap::Args)]
 pub(crate) struct RemoveArgs {
     #[command(flatten)]
@@ -98,7 +100,7 @@ impl RemoveArgs {
     }
 }
 
-/// Why the decision does not follow the wanted rule; `None` if it does.
+/// The difference between the decision and the wanted rule; `None` if they agree.
 fn unmet(wanted: &EffectDraft, decision: &Decision) -> Option<String> {
     if decision.effect != wanted.effect {
         return Some(format!("it would be {}", decision.effect));
@@ -119,7 +121,7 @@ impl RuleArgs {
             Some(wanted) => edit::set(&before, &path, &wanted.source())?,
             None => edit::remove(&before, &path)?,
         };
-        // What the compiler says about the text that is not written yet.
+        // Compiles the new text before clash writes it.
         let policy = files
             .with_text(&file, &edited.source)
             .compile()
@@ -140,7 +142,7 @@ impl RuleArgs {
         Ok(exit::OK)
     }
 
-    /// A command may be given as one word as well.
+    /// The words of the rule. A single argument may hold a whole command.
     fn words(&self) -> Result<Vec<String>, Failure> {
         if canonical(&self.tool).1 != ToolKind::Shell {
             return Ok(self.words.clone());
@@ -156,7 +158,7 @@ impl RuleArgs {
         Ok(self.words.iter().flat_map(|word| word.split_whitespace()).map(str::to_owned).collect())
     }
 
-    /// The policy to change, and everything that holds with it.
+    /// The policy to change, and all policies in force with it.
     fn place(&self, dirs: &Dirs, project: &Path) -> Result<(PathBuf, PolicyFiles), Failure> {
         let files = PolicyFiles::in_force(dirs, project, None);
         Ok(match self.scope.as_str() {
@@ -203,7 +205,7 @@ impl RuleArgs {
         [RuleKey::str(tool)].into_iter().chain(words.iter().map(key)).collect()
     }
 
-    /// What would be decided about an action the rule is about.
+    /// The decision about an example action of the rule.
     fn decided(
         &self,
         policy: &LoadedPolicy,
@@ -259,7 +261,7 @@ pub(crate) fn trusts_project(dirs: &Dirs, project: &Path) -> Result<bool, Failur
     Ok(true)
 }
 
-/// The newest sessions by their ids.
+/// A hint with the ids of the newest sessions.
 fn sessions_hint(dirs: &Dirs) -> String {
     const MAX_HINTED_SESSIONS: usize = 3;
     let traces = crate::cmd::log::traces(dirs).unwrap_or_default();

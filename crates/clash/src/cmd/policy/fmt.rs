@@ -1,5 +1,5 @@
-//! `clash policy fmt`: one layout for all policies, and the present language for
-//! older ones.
+//! `clash policy fmt`: gives policies one layout, and rewrites older forms in the present
+//! language.
 
 use std::path::{Path, PathBuf};
 
@@ -15,17 +15,16 @@ use crate::exit;
 use crate::policy::PolicyFiles;
 use crate::ui::{CommandOutput, Failure};
 
-/// Comments, blank lines between paragraphs and the order of everything stay.
+/// Keeps comments, blank lines between paragraphs and the order of rules.
 ///
-/// With `--upgrade` older forms of the language are rewritten as well; what is not
-/// certain to mean the same stays and is listed, and nothing is written if any
-/// action would become more permitted. Exit status with `--check`: 0 if nothing
-/// would change, 1 otherwise.
+/// With `--upgrade`, clash also rewrites older forms of the language. It leaves and lists
+/// the forms whose meaning might change. It writes nothing if an action would become more
+/// permitted. Exit status with `--check`: 0 if nothing would change, 1 otherwise.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Policies; without one, the user's and the project's
+    /// The policies; the user's and the project's if not given
     files: Vec<PathBuf>,
-    /// Only say which files would change
+    /// Name the files that would change, and change none
     #[arg(long)]
     check: bool,
     /// Rewrite older forms into the present language, after showing the change
@@ -57,7 +56,7 @@ impl Args {
         if changes.is_empty() {
             return Ok(exit::OK);
         }
-        // A layout is not worth a question.
+        // A new layout changes no decision, so clash does not ask.
         let how = ChangeOptions { yes: self.yes || !self.upgrade, dry_run: false };
         carry_out(out, &dirs, changes, how)?;
         Ok(exit::OK)
@@ -89,7 +88,7 @@ impl Args {
     }
 }
 
-/// Compares what the texts decide, each on its own.
+/// Compares the decisions of the two texts, and fails if the new one permits more.
 fn never_widen(out: &mut CommandOutput, file: &Path, old: &str, new: &str) -> Result<(), Failure> {
     let compiled = |text| PolicyFiles::single(file).with_text(file, text).compile();
     let found: PolicyComparison = differences(&compiled(old)?, &compiled(new)?)?;
@@ -101,7 +100,7 @@ fn never_widen(out: &mut CommandOutput, file: &Path, old: &str, new: &str) -> Re
     Ok(())
 }
 
-/// The user's policy and the project's, where they exist.
+/// The user's policy and the project's, if they exist.
 fn in_force(dirs: &Dirs, project: &Path) -> Vec<PathBuf> {
     let user = dirs.user_policies.iter().find(|path| path.exists()).cloned();
     let project = dirs.project_policy(project).filter(|path| path.exists());

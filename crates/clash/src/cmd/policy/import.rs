@@ -19,22 +19,22 @@ use crate::exit;
 use crate::policy::PolicyFiles;
 use crate::ui::{CommandOutput, Failure, TextTone};
 
-/// Prints the policy and everything that it does not say.
+/// Prints the policy and the permissions that it does not express.
 ///
-/// An import never permits more than the original: what cannot be said exactly
-/// becomes stricter or is left out, and both are reported. Without a file, the
-/// settings of the agents in the home directory and in the project are imported.
+/// An import never permits more than the original. A permission that a policy cannot
+/// express exactly becomes stricter or is left out, and clash reports both. Without a file,
+/// clash imports the agents' settings in the home directory and in the project.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The file; its format is found out from its content
+    /// The file; clash finds the format from its content
     file: Option<PathBuf>,
-    /// Only what this tool wrote: claude, srt or codex
+    /// Import only the settings of this tool: claude, srt or codex
     #[arg(long, value_name = "TOOL", value_parser = TOOL_NAMES)]
     from: Option<String>,
-    /// Write it beside the policy and load it there, after showing the change
+    /// Write the import beside the policy and load it there, after showing the change
     #[arg(long)]
     write: bool,
-    /// Everything as JSON
+    /// Print JSON
     #[arg(long, conflicts_with = "write")]
     json: bool,
     /// The project; found from the working directory if not given
@@ -125,8 +125,8 @@ pub(in crate::cmd) fn of_user(dirs: &Dirs, project: &Path) -> Result<Vec<Importe
     Ok(imports)
 }
 
-/// Puts imports beside the policies they belong to: the modules to write, with the
-/// policies changed so that they load them.
+/// The changes that put imports beside their policies: the new modules, and the policies
+/// with lines that load them.
 pub(in crate::cmd) fn beside(
     imports: &[ImportedFile],
     dirs: &Dirs,
@@ -185,14 +185,14 @@ fn import(
     Ok(Some(ImportedFile { file: file.to_path_buf(), format, of_project, imported }))
 }
 
-/// Where the tools keep their settings, as far as the files exist.
+/// The settings files of the tools that exist.
 fn candidates(dirs: &Dirs, project: &Path) -> Vec<PathBuf> {
     let user = dirs.for_agents();
     let files = AGENTS.iter().flat_map(|agent| (agent.extras.importable)(&user, project));
     files.filter(|file| file.is_file()).collect()
 }
 
-/// The policy an import belongs to.
+/// The policy that loads an import.
 fn policy_of(import: &ImportedFile, dirs: &Dirs, project: &Path) -> PathBuf {
     let [first, _] = &dirs.user_policies;
     let user = dirs.user_policies.iter().find(|path| path.exists()).unwrap_or(first);

@@ -1,4 +1,4 @@
-//! `clash policy`: looking at policies, testing, comparing and changing them.
+//! `clash policy`: shows, checks, tests, compares and changes policies.
 
 pub(super) mod backtest;
 pub(super) mod change;
@@ -29,33 +29,33 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum PolicyVerb {
-    /// Say what is wrong, or probably wrong, with the policies in force
+    /// Show mistakes and warnings of the policies in force
     Check(check::Args),
     /// Show the policies in force: layers, rules, settings, sandboxes
     Show(show::Args),
-    /// Run the expectations of policies, and a table of actions
+    /// Test the expectations in policies, and tables of actions
     Test(test::Args),
-    /// Say what becomes more or less permitted from one policy to another
+    /// Show the actions that another policy permits more or less
     Diff(diff::Args),
-    /// Say what a policy would have decided about all that agents did
+    /// Decide the past actions of agents by a policy
     Backtest(backtest::Args),
-    /// Let an action happen: adds a rule to a policy, or changes the one it has
+    /// Allow an action: add a rule to a policy, or change its rule
     Allow(edit::AllowArgs),
-    /// Refuse an action
+    /// Deny an action
     Deny(edit::DenyArgs),
-    /// Have an action asked about
+    /// Ask before an action
     Ask(edit::AllowArgs),
-    /// Take the rule about an action out
+    /// Remove the rule about an action
     Remove(edit::RemoveArgs),
-    /// Take the last change of a policy back
+    /// Undo the last change of a policy
     Undo(change::UndoArgs),
-    /// Put policies into the one layout, or into the present language
+    /// Format policies, or rewrite older ones in the present language
     Fmt(fmt::Args),
     /// Turn the permissions of other tools into a policy
     Import(import::Args),
-    /// Show what the language and its library offer
+    /// Show the documentation of the language and its library
     Docs(docs::Args),
-    /// Say what would be decided about an action, and why; as `clash explain`
+    /// Show how the policy would decide an action; the same as `clash explain`
     Explain(explain::Args),
 }
 
@@ -80,7 +80,7 @@ impl Args {
     }
 }
 
-/// A policy file that was named; messages and `load()` need its whole path.
+/// A policy file from the command line, by its whole path, which messages and `load()` need.
 fn alone(file: &Path) -> Result<PolicyFiles, Failure> {
     let unreadable =
         |error| Failure::new(format!("cannot read the policy {}: {error}", file.display()));
@@ -88,7 +88,7 @@ fn alone(file: &Path) -> Result<PolicyFiles, Failure> {
     Ok(PolicyFiles::single(&whole(file).map_err(unreadable)?))
 }
 
-/// The path with its directory resolved; a link at its end stays one.
+/// The path with its directory resolved. If the file itself is a link, it stays a link.
 fn whole(file: &Path) -> std::io::Result<PathBuf> {
     let whole = std::path::absolute(file)?;
     match (whole.parent(), whole.file_name()) {
@@ -97,7 +97,7 @@ fn whole(file: &Path) -> std::io::Result<PathBuf> {
     }
 }
 
-/// The policies in force for a project, or one file on its own.
+/// The policies in force for a project, or one file alone.
 fn files(file: Option<&Path>, project: Option<PathBuf>) -> Result<PolicyFiles, Failure> {
     match file {
         Some(file) => alone(file),

@@ -19,12 +19,12 @@ use crate::ui::{CommandOutput, Failure, TextTone};
 /// Shows the compiled layers, the highest first.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// This file on its own, as if it were the user's policy
+    /// Show this file alone, as the user's policy
     file: Option<PathBuf>,
-    /// Only this layer: managed, session, project, user or built-in
+    /// Show only this layer: managed, session, project, user or built-in
     #[arg(long, value_name = "KIND", value_parser = layer_kind)]
     layer: Option<LayerKind>,
-    /// Everything as JSON, in the shape docs/formats.md describes
+    /// Print JSON in the format of docs/formats.md
     #[arg(long)]
     json: bool,
     /// The project; found from the working directory if not given
@@ -72,7 +72,7 @@ fn show(out: &mut CommandOutput, layer: &Layer) -> io::Result<()> {
     })
 }
 
-/// A module of clash brings more sandboxes along than a policy uses.
+/// True if the layer itself defines or uses the sandbox. A module of clash defines others too.
 fn is_own(layer: &Layer, sandbox: &Sandbox) -> bool {
     fn names(branches: &[MatchBranch], name: &str) -> bool {
         branches.iter().any(|branch| match &branch.then {
@@ -147,7 +147,7 @@ fn said(out: &CommandOutput, rule: &PolicyRule) -> String {
     format!("{}{sandbox}{reason} {place}", rule.effect)
 }
 
-/// A sandbox in a few words; `clash sandbox show` has all of it.
+/// A sandbox in a few words. `clash sandbox show` prints all of it.
 fn summary(sandbox: &Sandbox) -> String {
     if sandbox.unrestricted {
         return "no confinement at all".to_owned();

@@ -1,7 +1,8 @@
-//! `clash policy test`: whether policies decide as somebody wrote down.
+//! `clash policy test`: compares the decisions of policies with written expectations.
 //!
-//! A table has one action a line: the effect, the tool, and what it works on.
-//! Between effect and tool `sandbox=`, `mode=` and `agent=` say more.
+//! A table has one action a line: the effect, the tool and its input, for example
+//! `deny Bash git push --force`. `sandbox=`, `mode=` and `agent=` may stand between effect
+//! and tool.
 
 use std::path::{Path, PathBuf};
 
@@ -21,21 +22,21 @@ use crate::say;
 use crate::ui::{CommandOutput, Failure, TextTone};
 use clash_agents::tool_input::{self, CallContext};
 
-/// Compiles the policies, which checks every expect() in them, and decides every
-/// action of the tables.
+/// Compiles the policies, which checks every expect() in them, and decides every action of
+/// the tables.
 ///
-/// A line of a table is `EFFECT [sandbox=NAME] [mode=NAME] [agent=NAME] TOOL INPUT`:
-/// a script for Bash, a path for file tools ($PWD, $HOME and ~ may stand in front),
-/// a URL for WebFetch, JSON for any other tool. `#` begins a comment. Exit status: 0
-/// if everything is as expected, 1 if not.
+/// A line of a table is `EFFECT [sandbox=NAME] [mode=NAME] [agent=NAME] TOOL INPUT`. The
+/// input is a script for Bash, a path for file tools (it may begin with $PWD, $HOME or ~),
+/// a URL for WebFetch, and JSON for any other tool. `#` begins a comment. Exit status: 0 if
+/// every decision is as expected, 1 if not.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Policies, each on its own; without one, the policies in force
+    /// The policies, each tested alone; the policies in force if not given
     files: Vec<PathBuf>,
     /// A table of actions; may be repeated
     #[arg(long, value_name = "FILE")]
     table: Vec<PathBuf>,
-    /// Everything as JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
     /// The project; found from the working directory if not given
@@ -43,10 +44,10 @@ pub(crate) struct Args {
     project: Option<PathBuf>,
 }
 
-/// What did not turn out as expected.
+/// A decision that differs from its expectation.
 struct FailedExpectation {
     policy: String,
-    /// Where the expectation stands.
+    /// The file and line of the expectation.
     at: String,
     text: String,
 }
@@ -95,7 +96,7 @@ impl Args {
     }
 }
 
-/// How much was tried.
+/// The number of tested expectations and actions.
 struct TestCounts {
     expectations: usize,
     actions: usize,
@@ -198,7 +199,7 @@ fn input(
                 }
                 None => rest.to_owned(),
             };
-            // These call it differently.
+            // These tools have another name for the path.
             let name = if matches!(name, "Glob" | "Grep") { "path" } else { "file_path" };
             field(name, path)
         }
@@ -218,7 +219,7 @@ fn text(
     for FailedExpectation { policy, at, text } in failed {
         let word = out.tone(TextTone::Bad, "failed");
         let policy = if policies.len() > 1 { format!(" ({policy})") } else { String::new() };
-        // A mistake of the compiler says itself where it is.
+        // The text of a compiler's mistake begins with its file and line.
         let at = if text.starts_with(at.as_str()) { String::new() } else { format!("{at}: ") };
         out.line(format!("{word}: {at}{text}{policy}"))?;
     }

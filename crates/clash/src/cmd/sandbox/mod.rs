@@ -75,7 +75,7 @@ enum SandboxVerb {
         #[command(flatten)]
         simulate: SimulatedHost,
     },
-    /// Check that this machine can enforce every sandbox, and show what is missing
+    /// Check that this machine can enforce every sandbox
     ///
     /// Exit status: 0 if it can enforce all of them, 1 if not.
     Check {

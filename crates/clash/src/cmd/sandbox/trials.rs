@@ -104,7 +104,7 @@ impl<'a> TrialSetup<'a> {
         self.list.push(SandboxTrial { what: what.into(), act, allowed: false, at: None });
     }
 
-    /// TrialSetup inside each rule, and beside it.
+    /// Adds trials inside each rule, and beside it.
     fn rules(&mut self) -> Result<(), Failure> {
         let mut seen: Vec<PathBuf> = Vec::new();
         for rule in &self.sandbox.fs {
@@ -285,7 +285,7 @@ impl<'a> TrialSetup<'a> {
         Ok(fs::write(&canary, "text").is_ok().then_some(canary))
     }
 
-    /// TrialSetup at credentials, clash's own files and those of agents.
+    /// Adds trials at credentials, at clash's own files and at those of agents.
     fn around(&mut self, dirs: &Dirs) -> Result<(), Failure> {
         let home = self.places.home.clone();
         self.stray(&home)?;
@@ -342,7 +342,7 @@ impl<'a> TrialSetup<'a> {
         self.sockets()
     }
 
-    /// TrialSetup at sockets: one whose path no rule grants, an abstract one, and those of
+    /// Adds trials at sockets: one whose path no rule grants, an abstract one, and those of
     /// ssh-agent and Docker, which act with the user's rights.
     fn sockets(&mut self) -> Result<(), Failure> {
         let dir = self.places.home.join(format!("{SCRATCH}{}-s", std::process::id()));
