@@ -169,7 +169,7 @@ impl RuleArgs {
                 (file, files.trusting())
             }
             "session" => {
-                let id = self.session.clone().or_else(|| env::client_session());
+                let id = self.session.clone().or_else(env::client_session);
                 let id = id.ok_or_else(|| {
                     Failure::new("the session is not known: no agent runs this command")
                         .hint(sessions_hint(dirs))
