@@ -50,6 +50,6 @@ pub use context::{AGENTS_SHELL, SHELL_LAUNCHER, UserContext, may_have_settings};
 pub use message::{
     HookAnswer, HookEvent, HookMessage, HookReply, MessageError, ParsedMessage, SampleCall,
 };
-pub use shell_quoted::shell_quoted;
+pub use shell_quoted::{command_line, shell_quoted};
 pub use shell_wrapper::{ShellWrapper, WrappedCommand};
 pub use tool_input::{CallContext, PathLookupError, RealPaths, ToolError};

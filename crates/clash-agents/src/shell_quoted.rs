@@ -3,3 +3,39 @@
 pub fn shell_quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
+
+/// The words of a command as a line that a shell reads as the same words. A word of plain
+/// characters stays as it is, so that people can read the line.
+pub fn command_line(words: &[String]) -> String {
+    let written: Vec<String> = words
+        .iter()
+        .map(|word| if is_plain(word) { word.clone() } else { shell_quoted(word) })
+        .collect();
+    written.join(" ")
+}
+
+/// `=` makes an assignment of a first word, and a keyword begins no command.
+fn is_plain(word: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:@+,".contains(c);
+    !word.is_empty() && word.chars().all(plain) && !KEYWORDS.contains(&word)
+}
+
+const KEYWORDS: &[&str] = &[
+    "case", "coproc", "do", "done", "elif", "else", "esac", "fi", "for", "function", "if", "in",
+    "select", "then", "time", "until", "while",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_means_the_same_words() {
+        let line = |words: &[&str]| {
+            command_line(&words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>())
+        };
+        assert_eq!(line(&["git", "push", "--force"]), "git push --force");
+        assert_eq!(line(&["echo", "a b", "", "it's"]), r"echo 'a b' '' 'it'\''s'");
+        assert_eq!(line(&["A=1", "if", "~", "*", "{"]), "'A=1' 'if' '~' '*' '{'");
+    }
+}

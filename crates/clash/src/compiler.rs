@@ -190,7 +190,7 @@ fn ended_by_signal(status: ExitStatus, place: Option<String>, said: &str) -> Opt
 mod tests {
     use super::*;
 
-    const STARTED: &str = r#"{"event":"started","protocol":1,"version":"0.1.0"}"#;
+    const STARTED: &str = r#"{"event":"started","protocol":2,"version":"0.1.0"}"#;
     const EVALUATING: &str = r#"{"event":"evaluating","place":"/p/policy.star:2:1"}"#;
 
     /// The answer of a compiler that ended with this wait status and these lines.
@@ -244,18 +244,19 @@ mod tests {
 
     #[test]
     fn another_version_is_told_before_all_else() {
-        let other = r#"{"event":"started","protocol":2,"version":"0.9.0"}"#;
+        let other = r#"{"event":"started","protocol":3,"version":"0.9.0"}"#;
         let report = r#"{"event":"something new"}"#;
         let error = answer(0, &[other, report]).unwrap_err();
-        assert!(matches!(&error, CompilerError::OtherVersion { protocol: 2, .. }), "{error}");
+        assert!(matches!(&error, CompilerError::OtherVersion { protocol: 3, .. }), "{error}");
         assert!(error.to_string().contains("is of clash 0.9.0"), "{error}");
-        let older = r#"{"event":"started","protocol":1,"version":"0.0.9"}"#;
+        let older = r#"{"event":"started","protocol":2,"version":"0.0.9"}"#;
         assert!(matches!(answer(0, &[older]), Err(CompilerError::OtherVersion { .. })));
     }
 
     #[test]
     fn an_answer_without_an_end_is_unreadable() {
-        let compiled = r#"{"event":"compiled","mistakes":[],"warnings":[],"project":null}"#;
+        let compiled =
+            r#"{"event":"compiled","mistakes":[],"warnings":[],"project":null,"expectations":0}"#;
         assert!(matches!(
             answer(0, &[STARTED, EVALUATING, compiled]),
             Ok(CompilerAnswer::Image { .. })

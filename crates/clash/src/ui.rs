@@ -81,6 +81,16 @@ impl CommandOutput {
         }
     }
 
+    /// A change of a file: its path for people, its lines as they stand.
+    pub(crate) fn diff(&mut self, text: &str) -> io::Result<()> {
+        let (head, body) = text.trim_end().split_once("\n@@").unwrap_or((text, ""));
+        if body.is_empty() {
+            return self.verbatim(text.trim_end());
+        }
+        self.line(head)?;
+        self.verbatim(format!("@@{body}"))
+    }
+
     pub(crate) fn is_closed(&self) -> bool {
         self.is_closed
     }

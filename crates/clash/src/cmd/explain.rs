@@ -15,7 +15,7 @@ use crate::held_path::HeldPaths;
 use crate::policy::LoadedPolicy;
 use crate::say;
 use crate::ui::{CommandOutput, Failure, TextTone};
-use clash_agents::shell_quoted;
+use clash_agents::command_line;
 use clash_agents::tool_input::{self, CallContext};
 
 #[derive(Debug, clap::Args)]
@@ -68,15 +68,7 @@ enum ExplainedAction {
 fn script(words: &[String]) -> String {
     match words {
         [script] => script.clone(),
-        words => {
-            let plain = |word: &String| {
-                word.chars().all(|c| c.is_ascii_alphanumeric() || "-_./:=@+,".contains(c))
-            };
-            let quoted = |word: &String| {
-                if plain(word) && !word.is_empty() { word.clone() } else { shell_quoted(word) }
-            };
-            words.iter().map(quoted).collect::<Vec<_>>().join(" ")
-        }
+        words => command_line(words),
     }
 }
 

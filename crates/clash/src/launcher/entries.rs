@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use clash_agents::{agent_with_shell_wrapper, shell_quoted};
+use clash_agents::{agent_with_shell_wrapper, command_line};
 use clash_policy::Sandbox;
 use clash_sandbox::facts::HostFacts;
 
@@ -98,8 +98,8 @@ fn exec(args: &[OsString]) -> Result<Never, LauncherError> {
     }
     let context = LaunchContext::for_session(env::client_session().as_deref())?;
     let words: Vec<String> =
-        command.iter().map(|word| shell_quoted(&word.to_string_lossy())).collect();
-    let command = RequestedCommand { script: &words.join(" "), program, args: arguments };
+        command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    let command = RequestedCommand { script: &command_line(&words), program, args: arguments };
     let agent = context.agent();
     let is_person = context.session.is_none() && ui::can_ask();
     let started_by = if is_person { StartedBy::Person } else { StartedBy::Caller };

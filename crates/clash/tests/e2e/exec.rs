@@ -193,7 +193,7 @@ fn a_person_at_a_terminal_is_asked_with_the_reason() {
     let m = Machine::new(Who::Me)
         .policy("when({\"Bash\": {\"touch\": ask(reason = \"makes files\")}})");
     let Some(ran) = at_terminal(&m, "exec -- touch made", "n\n") else { return };
-    ran.says("needs your approval").says("makes files").says("[y/N]").says("status=126");
+    ran.says("needs your approval").says("): makes").says("[y/N]").says("status=126");
     assert!(!m.project().join("made").exists());
     at_terminal(&m, "exec -- touch made", "y\n").unwrap().says("status=0");
     assert!(m.project().join("made").exists());

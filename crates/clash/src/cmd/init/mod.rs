@@ -535,7 +535,7 @@ fn show_changes(out: &mut CommandOutput, proposal: &PolicyProposal) -> std::io::
                 out.line(out.tone(TextTone::Strong, &format!("{}:", change.file.display())))?;
                 text.lines().try_for_each(|line| out.verbatim(format!("  {line}").trim_end()))?;
             }
-            _ => out.verbatim(change.diff().trim_end())?,
+            _ => out.diff(&change.diff())?,
         }
     }
     Ok(())

@@ -9,9 +9,11 @@ use clash_policy::rule::{
 
 use crate::policy::LoadedPolicy;
 
-/// The most names in one row. The text of the policy has all of them.
-const MOST_NAMES: usize = 7;
-/// The most rows about sandboxes.
+/// A row is one line of a terminal; the text of the policy has all names.
+const ROW_COLUMNS: usize = 78;
+/// Columns for the first column of a row, for example `runs in git_checkout_safe`.
+const HEAD_COLUMNS: usize = 30;
+/// Rows about sandboxes.
 const MOST_SANDBOXES: usize = 9;
 
 /// The rows of the screen: an effect, and its commands.
@@ -133,10 +135,21 @@ impl SummaryRows {
 }
 
 fn in_short(names: &[String]) -> String {
-    let shown: Vec<&str> = names.iter().take(MOST_NAMES).map(String::as_str).collect();
-    let shown = shown.join(", ");
-    match names.len().saturating_sub(MOST_NAMES) {
-        0 => shown,
-        more => format!("{shown} and {more} more"),
+    let room = ROW_COLUMNS - HEAD_COLUMNS;
+    let whole = names.join(", ");
+    if whole.chars().count() <= room {
+        return whole;
     }
+    let mut shown = String::new();
+    let mut count = 0;
+    for name in names {
+        let more = format!(" and {} more", names.len());
+        if count > 0 && shown.chars().count() + name.chars().count() + 2 + more.len() > room {
+            break;
+        }
+        shown.push_str(if count > 0 { ", " } else { "" });
+        shown.push_str(name);
+        count += 1;
+    }
+    format!("{shown} and {} more", names.len() - count)
 }

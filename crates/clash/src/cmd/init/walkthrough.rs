@@ -121,19 +121,36 @@ fn imports(out: &mut CommandOutput, wanted: &mut WantedPolicy) -> Result<(), Fai
     Ok(())
 }
 
-/// The first rules of an imported policy.
+/// The rules of an imported policy, one a line with the keys around it, for example
+/// `Bash npm test: allow(sandbox = node_full)`; the first few of them.
 fn rules(source: &str) -> Vec<String> {
     const MOST: usize = 12;
-    let says = |line: &&str| {
-        ["allow(", "ask(", "deny("].iter().any(|word| line.contains(word))
-            && !line.starts_with("settings(")
-    };
-    let all: Vec<&str> = source.lines().map(str::trim).filter(says).collect();
-    let mut shown: Vec<String> = all.iter().take(MOST).map(|line| (*line).to_owned()).collect();
-    if all.len() > MOST {
-        shown.push(format!("and {} more", all.len() - MOST));
+    let mut around: Vec<String> = Vec::new();
+    let mut all: Vec<String> = Vec::new();
+    for line in source.lines().map(str::trim).filter(|line| !line.starts_with('#')) {
+        if let Some(key) = line.strip_suffix('{') {
+            let key = key.trim_end_matches([' ', ':']);
+            let is_call = ["when(", "policy("].iter().any(|call| key.starts_with(call));
+            around.push(if is_call { String::new() } else { plain(key) });
+        } else if line.starts_with('}') {
+            around.pop();
+        } else if let Some((key, effect)) = line.split_once(": ").filter(|_| !around.is_empty()) {
+            let keys = around.iter().cloned().chain([plain(key)]).filter(|key| !key.is_empty());
+            let keys = keys.collect::<Vec<_>>().join(" ");
+            all.push(format!("{keys}: {}", effect.trim_end_matches(',')));
+        }
     }
-    shown
+    let more = all.len().saturating_sub(MOST);
+    all.truncate(MOST);
+    if more > 0 {
+        all.push(format!("and {more} more"));
+    }
+    all
+}
+
+/// A key without the quotes of its words.
+fn plain(key: &str) -> String {
+    key.replace('"', "")
 }
 
 fn existing(project: &InitProject, wanted: &mut WantedPolicy) -> Result<(), Failure> {
@@ -201,5 +218,23 @@ fn choose<T>(
                 prompt(&format!("{problem}\n"));
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn imported_rules_are_shown_with_the_keys_around_them() {
+        let source = "settings(default = ask())\n\npolicy(\"imported denies\", {\n    \"Bash\": {\n        \"npm\": {\n            \"test\": allow(sandbox = node_full),\n        },\n        # A comment: not a rule\n        \"sudo\": deny(),\n    },\n    \"Read\": {glob(\"**\"): ask()},\n})\n";
+        assert_eq!(
+            rules(source),
+            [
+                "Bash npm test: allow(sandbox = node_full)",
+                "Bash sudo: deny()",
+                "Read: {glob(\"**\"): ask()}",
+            ]
+        );
     }
 }

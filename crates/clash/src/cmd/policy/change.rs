@@ -119,7 +119,7 @@ fn agreed(
     how: ChangeOptions,
 ) -> Result<bool, Failure> {
     for change in changes {
-        out.verbatim(change.diff().trim_end())?;
+        out.diff(&change.diff())?;
     }
     if how.dry_run {
         return Ok(false);
