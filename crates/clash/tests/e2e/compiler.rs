@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use crate::support::{Machine, Ran, Who, clash, copy_program, program};
 
-const STARTED: &str = r#"{"event":"started","protocol":1,"version":"0.1.0"}"#;
+const STARTED: &str = r#"{"event":"started","protocol":2,"version":"0.1.0"}"#;
 const EVALUATING: &str = r#"{"event":"evaluating","place":"/p/policy.star:2:1"}"#;
 
 /// A copy of `clash` beside a shell script in place of `clash-compile`.
@@ -46,9 +46,9 @@ fn a_compiler_killed_by_a_signal_is_told_with_it() {
 
 #[test]
 fn a_compiler_of_another_version_is_recognised() {
-    let other = r#"{"event":"started","protocol":2,"version":"7.7.7"}"#;
+    let other = r#"{"event":"started","protocol":9,"version":"7.7.7"}"#;
     let said = check(&format!("{}\nexit 2", says(&[other])));
-    assert!(said.contains("is of clash 7.7.7 (protocol 2)"), "{said}");
+    assert!(said.contains("is of clash 7.7.7 (protocol 9)"), "{said}");
 }
 
 #[test]
@@ -58,7 +58,7 @@ fn an_answer_that_clash_cannot_read_is_told_so() {
         assert!(said.contains("an answer that clash cannot read"), "{lines:?}: {said}");
     }
     // An image that is none.
-    let compiled = r#"{"event":"compiled","mistakes":[],"warnings":[],"project":null}"#;
+    let compiled = r#"{"event":"compiled","mistakes":[],"warnings":[],"project":null,"expectations":0}"#;
     let said = check(&format!("{}\necho image", says(&[STARTED, compiled])));
     assert!(said.contains("the compiled policy cannot be used"), "{said}");
 }
