@@ -40,9 +40,9 @@ when({
 "#;
 
 /// One policy file, and no other file.
-struct One<'a>(&'a str);
+struct SinglePolicy<'a>(&'a str);
 
-impl SourceReader for One<'_> {
+impl SourceReader for SinglePolicy<'_> {
     fn read(&self, path: &Path) -> io::Result<String> {
         if path == Path::new("/p/policy.star") {
             Ok(self.0.to_owned())
@@ -53,7 +53,7 @@ impl SourceReader for One<'_> {
 }
 
 fn layers_of(source: &str) -> Option<Vec<Layer>> {
-    let one = One(source);
+    let one = SinglePolicy(source);
     let user = clash_lang::compile("/p/policy.star", LayerKind::User, true, &one).ok()?;
     let built_in =
         clash_lang::compile(clash_lang::BUILT_IN, LayerKind::BuiltIn, true, &one).expect("ours");
@@ -197,7 +197,7 @@ pub fn imports(data: &[u8]) {
     let source = ImportSource { name: "settings", bytes, base };
     let _ = clash_import::detect("settings.json", bytes);
     let Ok(imported) = clash_import::import_as(format, &source) else { return };
-    let one = One(&imported.source);
+    let one = SinglePolicy(&imported.source);
     if let Err(mistake) = clash_lang::compile("/p/policy.star", LayerKind::User, true, &one) {
         panic!("an import does not compile: {mistake}\n{}", imported.source);
     }

@@ -38,7 +38,7 @@ impl Random {
 }
 
 #[test]
-fn what_must_hold_for_any_input_holds_for_seeds_and_what_damage_makes_of_them() {
+fn properties_hold_for_seeds_and_damaged_seeds() {
     let rounds: usize =
         std::env::var("CLASH_FUZZ_ROUNDS").ok().and_then(|n| n.parse().ok()).unwrap_or(300);
     for (name, target) in TARGETS {

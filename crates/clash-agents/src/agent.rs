@@ -118,6 +118,13 @@ impl AgentExtras {
 }
 
 impl Agent {
+    /// Reads a message of the client, also whether its command runs in the background.
+    pub fn read_message(&self, bytes: &[u8]) -> ParsedMessage {
+        let (event, mut message) = (self.parse)(bytes)?;
+        message.runs_in_background = message.starts_background_command();
+        Ok((event, message))
+    }
+
     /// The action that a tool call asks for. `None`: the call is itself a question to the
     /// user.
     pub fn action(

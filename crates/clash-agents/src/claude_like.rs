@@ -83,6 +83,7 @@ impl ClaudeDialect {
             error: sent.error,
             duration_ms: sent.duration_ms,
             source: sent.source,
+            ..HookMessage::default()
         };
         Ok((event, message))
     }

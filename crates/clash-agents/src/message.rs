@@ -36,12 +36,19 @@ pub struct HookMessage {
     pub duration_ms: Option<u64>,
     /// The kind of settings that changed.
     pub source: String,
+    /// True if the client may send the end of the call before its command has started.
+    pub runs_in_background: bool,
 }
 
 impl HookMessage {
     /// The command the tool runs, under the field name that most clients use.
     pub fn command(&self) -> Option<&str> {
         ["command", "cmd"].iter().find_map(|key| self.input.get(*key)?.as_str())
+    }
+
+    /// True if the tool, or a field of its input, starts a command in the background.
+    pub(crate) fn starts_background_command(&self) -> bool {
+        self.tool == "Monitor" || self.input.get("run_in_background") == Some(&Value::Bool(true))
     }
 }
 

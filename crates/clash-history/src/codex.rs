@@ -51,25 +51,39 @@ pub(crate) fn read(
     tally: &mut ReadTally,
     each: &mut CallSink<'_>,
 ) -> io::Result<ControlFlow<()>> {
-    let mut waiting = WaitingCalls::default();
-    let mut session_cwd: Option<PathBuf> = None;
-    let mut in_code_mode = false;
-    let mut session = String::new();
-    let flow = lines::each(from, tally, |line: CodexLine| {
+    let mut rollout = RolloutReader::default();
+    let flow = lines::each(from, tally, |line: CodexLine| rollout.line(line, each))?;
+    if flow.is_break() { Ok(flow) } else { Ok(rollout.waiting.end(each)) }
+}
+
+/// The state while clash reads one rollout.
+#[derive(Default)]
+struct RolloutReader {
+    waiting: WaitingCalls,
+    session: String,
+    cwd: Option<PathBuf>,
+    in_code_mode: bool,
+}
+
+impl RolloutReader {
+    fn line(&mut self, line: CodexLine, each: &mut CallSink<'_>) -> ControlFlow<()> {
         let Some(payload) = line.payload else { return ControlFlow::Continue(()) };
         let when = line.timestamp.as_deref().and_then(time::parse);
         if let Some(cwd) = payload.cwd.as_ref().and_then(directory) {
-            session_cwd = Some(cwd);
+            self.cwd = Some(cwd);
         }
         if line.kind.as_deref() == Some("session_meta") {
-            session = payload.id.as_ref().and_then(Value::as_str).unwrap_or_default().to_owned();
+            let id = payload.id.as_ref().and_then(Value::as_str);
+            self.session = id.unwrap_or_default().to_owned();
         }
         let id = payload.call_id.unwrap_or_default();
-        let call = |tool: String, input, cwd: Option<PathBuf>| SeenCall {
+        let call = CallId { session: self.session.clone(), id: id.clone() };
+        let session_cwd = self.cwd.clone();
+        let seen = |tool: String, input, cwd: Option<PathBuf>| SeenCall {
             when,
             agent: CODEX_AGENT,
-            call: CallId { session: session.clone(), id: id.clone() },
-            cwd: cwd.or_else(|| session_cwd.clone()),
+            call,
+            cwd: cwd.or(session_cwd),
             tool,
             input,
             outcome: CallOutcome::Unknown,
@@ -80,54 +94,66 @@ pub(crate) fn read(
                 let Ok(Value::Object(arguments)) = serde_json::from_str(arguments) else {
                     return ControlFlow::Continue(());
                 };
-                let name = payload.name.unwrap_or_default();
-                let (tool, input, cwd) = command(name, arguments);
-                waiting.call(call(tool, input, cwd), each)
+                let (tool, input, cwd) = command(payload.name.unwrap_or_default(), arguments);
+                self.waiting.call(seen(tool, input, cwd), each)
             }
             Some("local_shell_call") => {
                 let Some(Value::Object(action)) = payload.action else {
                     return ControlFlow::Continue(());
                 };
                 let (tool, input, cwd) = command("shell".to_owned(), action);
-                waiting.call(call(tool, input, cwd), each)
+                self.waiting.call(seen(tool, input, cwd), each)
             }
             Some("custom_tool_call") => match (payload.name.as_deref(), payload.input) {
                 (Some("apply_patch"), Some(Value::String(patch))) => {
-                    for (at, (tool, file)) in patched(&patch).into_iter().enumerate() {
-                        let input = text("file_path", file);
-                        let mut seen = call(tool.to_owned(), input, None);
-                        seen.call.id = format!("{id}#{at}");
-                        waiting.call(seen, each)?;
-                    }
-                    ControlFlow::Continue(())
+                    self.patch(&patch, &seen(String::new(), Map::new(), None), each)
                 }
                 (Some("exec"), _) => {
-                    in_code_mode = true;
+                    self.in_code_mode = true;
                     ControlFlow::Continue(())
                 }
                 _ => ControlFlow::Continue(()),
             },
             Some("function_call_output" | "custom_tool_call_output") => {
                 let outcome = payload.output.as_ref().map_or(CallOutcome::Unknown, outcome);
-                // A patch of several files is several calls with one result.
-                for at in 0..MAX_PATCHED_FILES {
-                    waiting.result(&format!("{id}#{at}"), outcome, each)?;
-                }
-                waiting.result(&id, outcome, each)
+                self.result(&id, outcome, each)
             }
             // With code mode there is no call of its own for a command.
-            Some("item_completed") if in_code_mode => match payload.item {
+            Some("item_completed") if self.in_code_mode => match payload.item {
                 Some(Value::Object(item)) => {
                     executed(item).map_or(ControlFlow::Continue(()), |(input, cwd, outcome)| {
-                        each(SeenCall { outcome, ..call("Bash".to_owned(), input, cwd) })
+                        each(SeenCall { outcome, ..seen("Bash".to_owned(), input, cwd) })
                     })
                 }
                 _ => ControlFlow::Continue(()),
             },
             _ => ControlFlow::Continue(()),
         }
-    })?;
-    if flow.is_break() { Ok(flow) } else { Ok(waiting.end(each)) }
+    }
+
+    /// Makes one call for each file of a patch.
+    fn patch(&mut self, patch: &str, seen: &SeenCall, each: &mut CallSink<'_>) -> ControlFlow<()> {
+        for (at, (tool, file)) in patched(patch).into_iter().enumerate() {
+            let call = CallId { id: format!("{}#{at}", seen.call.id), ..seen.call.clone() };
+            let input = text("file_path", file);
+            let of_file = SeenCall { call, tool: tool.to_owned(), input, ..seen.clone() };
+            self.waiting.call(of_file, each)?;
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Gives a result to its call, or to the calls for each file of a patch.
+    fn result(
+        &mut self,
+        id: &str,
+        outcome: CallOutcome,
+        each: &mut CallSink<'_>,
+    ) -> ControlFlow<()> {
+        for at in 0..MAX_PATCHED_FILES {
+            self.waiting.result(&format!("{id}#{at}"), outcome, each)?;
+        }
+        self.waiting.result(id, outcome, each)
+    }
 }
 
 fn text(name: &str, value: String) -> Map<String, Value> {

@@ -212,7 +212,7 @@ fn a_copied_file_is_known_by_how_it_begins() {
 }
 
 #[test]
-fn broken_lines_huge_outputs_and_deep_values_are_counted_and_passed_over() {
+fn broken_huge_and_deep_lines_are_counted_and_skipped() {
     let call = |id: &str| json!({"type": "assistant", "cwd": "/w", "message": {"content": [{"type": "tool_use", "id": id, "name": "Bash", "input": {"command": id}}]}});
     let result = |id: &str, text: String| json!({"type": "user", "message": {"content": [{"type": "tool_result", "tool_use_id": id, "content": text}]}});
     let deep = format!("{}1{}", "[".repeat(100_000), "]".repeat(100_000));

@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn every_caged_entry_is_one_name_that_file_tools_may_not_change() {
+    fn file_tools_may_not_change_any_caged_name() {
         let caged: Vec<&str> = STANDARD.iter().filter(|it| it.caged).map(|it| it.path).collect();
         assert!(caged.contains(&".clash") && caged.contains(&".claude"));
         for name in caged {

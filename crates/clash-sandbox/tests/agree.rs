@@ -16,7 +16,7 @@ mod support;
 
 use std::fs;
 use std::os::unix::fs::{chown, symlink};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use clash_policy::judge::{JudgeContext as Judged, alike_below, judge};
@@ -179,6 +179,25 @@ struct Operation {
     at_most: bool,
 }
 
+/// The path of an operation: a new name in one directory of the tree.
+struct OperationPlace<'a> {
+    world: &'a World,
+    oracle: &'a Oracle,
+    base: &'a Path,
+    dir: PathBuf,
+    at: PathBuf,
+    number: usize,
+}
+
+fn operation_line(kind: &str, a: &Path, b: &Path) -> String {
+    format!("{kind}\t{}\t{}", a.display(), b.display())
+}
+
+fn random_name(random: &mut Random, number: usize, extra: &str) -> String {
+    let (front, back) = random.of(&[("f", ""), ("f", ".key"), ("k", ""), (".env", "")]);
+    format!("{front}{number}{extra}{back}")
+}
+
 /// Makes the files that an operation needs, and computes the expected result.
 fn operation(
     random: &mut Random,
@@ -187,103 +206,118 @@ fn operation(
     base: &Path,
     number: usize,
 ) -> Operation {
-    let own = |path: &Path| {
-        if world.who.is_some() {
-            chown(path, world.who, world.who).unwrap();
-        }
-    };
-    let file = |path: &Path| {
-        fs::write(path, "text").unwrap();
-        own(path);
-    };
-    let name = |random: &mut Random, extra: &str| {
-        let (front, back) = random.of(&[("f", ""), ("f", ".key"), ("k", ""), (".env", "")]);
-        format!("{front}{number}{extra}{back}")
-    };
     let dir = base.join(random.of(&DIRS));
-    let at = dir.join(name(random, ""));
-    let line = |kind: &str, a: &Path, b: &Path| format!("{kind}\t{}\t{}", a.display(), b.display());
-    let simple = |kind: &str, path: &Path, caps: &str| Operation {
-        line: line(kind, path, Path::new("-")),
-        allowed: oracle.may(path, caps),
-        at_most: false,
-    };
+    let at = dir.join(random_name(random, number, ""));
+    let place = OperationPlace { world, oracle, base, dir, at, number };
+    let OperationPlace { dir, at, .. } = &place;
     match random.below(21) {
-        0 => simple("list", &dir, "r"),
-        kind @ 1..=8 => {
-            // Sometimes the file that rules name, and sometimes through a link.
-            let at = if random.below(4) == 0 { dir.join("lit") } else { at };
-            if !at.exists() {
-                file(&at);
-            }
-            let (word, caps) = [
-                ("read", "r"),
-                ("write", "w"),
-                ("both", "rw"),
-                ("empty", "w"),
-                ("truncate", "w"),
-                ("cut", "rw"),
-                ("chmod", "w"),
-                ("utime", "w"),
-            ][kind - 1];
-            let mut made = simple(word, &at, caps);
-            if random.below(3) == 0 {
-                let link = base.join("links").join(number.to_string());
-                symlink(&at, &link).unwrap();
-                made.line = line(word, &link, Path::new("-"));
-            }
-            made
-        }
-        9 => simple("create", &at, "wc"),
-        10 => simple("make", &at, "rc"),
-        11 => simple("mkdir", &at, "c"),
-        12 => simple("symlink", &at, "c"),
+        0 => place.simple("list", dir, "r"),
+        kind @ 1..=8 => place.change_file(random, kind),
+        9 => place.simple("create", at, "wc"),
+        10 => place.simple("make", at, "rc"),
+        11 => place.simple("mkdir", at, "c"),
+        12 => place.simple("symlink", at, "c"),
         13 => {
-            file(&at);
-            simple("unlink", &at, "d")
+            place.make_file(at);
+            place.simple("unlink", at, "d")
         }
         14 => {
-            fs::create_dir(&at).unwrap();
-            own(&at);
-            simple("rmdir", &at, "d")
+            place.make_dir(at);
+            place.simple("rmdir", at, "d")
         }
         15 => {
-            file(&at);
-            simple("again", &at, if oracle.in_a_room { "w" } else { "rw" })
+            place.make_file(at);
+            place.simple("again", at, if oracle.in_a_room { "w" } else { "rw" })
         }
         16 => {
-            let held = oracle.in_a_room || oracle.may(&dir, "r");
-            let allowed = held && oracle.may(&at, "wc");
+            let held = oracle.in_a_room || oracle.may(dir, "r");
+            let allowed = held && oracle.may(at, "wc");
             let leaf = Path::new(at.file_name().unwrap());
-            Operation { line: line("inside", &dir, leaf), allowed, at_most: false }
+            Operation { line: operation_line("inside", dir, leaf), allowed, at_most: false }
         }
         17 => {
-            fs::hard_link(base.join("prog"), &at).unwrap();
-            simple("execute", &at, "x")
+            fs::hard_link(base.join("prog"), at).unwrap();
+            place.simple("execute", at, "x")
         }
-        kind => {
-            let target =
-                if random.below(2) == 0 { dir.clone() } else { base.join(random.of(&DIRS)) };
-            let to = target.join(name(random, "to"));
-            let directory = kind == 18;
-            if directory {
-                fs::create_dir(&at).unwrap();
-                own(&at);
-            } else {
-                file(&at);
-            }
-            let over = kind == 19 && random.below(2) == 0;
-            if over {
-                file(&to);
-            }
-            let word = if kind == 20 { "link" } else { "rename" };
-            let alike = alike_below(&oracle.sandbox, &at, &to, &oracle.world()).unwrap();
-            let allowed = (word == "link" || oracle.may(&at, "d"))
-                && oracle.may(&to, if over { "cd" } else { "c" })
-                && oracle.no_gain(&at, &to)
-                && (!directory || alike);
-            Operation { line: line(word, &at, &to), allowed, at_most: target != dir }
+        kind => place.rename_or_link(random, kind),
+    }
+}
+
+impl OperationPlace<'_> {
+    fn own(&self, path: &Path) {
+        if self.world.who.is_some() {
+            chown(path, self.world.who, self.world.who).unwrap();
         }
+    }
+
+    fn make_file(&self, path: &Path) {
+        fs::write(path, "text").unwrap();
+        self.own(path);
+    }
+
+    fn make_dir(&self, path: &Path) {
+        fs::create_dir(path).unwrap();
+        self.own(path);
+    }
+
+    /// An operation on one path that needs these rights.
+    fn simple(&self, kind: &str, path: &Path, caps: &str) -> Operation {
+        Operation {
+            line: operation_line(kind, path, Path::new("-")),
+            allowed: self.oracle.may(path, caps),
+            at_most: false,
+        }
+    }
+
+    /// Reads or changes a file. Sometimes it is the file that rules name, and sometimes the
+    /// operation follows a link.
+    fn change_file(&self, random: &mut Random, kind: usize) -> Operation {
+        let at = if random.below(4) == 0 { self.dir.join("lit") } else { self.at.clone() };
+        if !at.exists() {
+            self.make_file(&at);
+        }
+        let (word, caps) = [
+            ("read", "r"),
+            ("write", "w"),
+            ("both", "rw"),
+            ("empty", "w"),
+            ("truncate", "w"),
+            ("cut", "rw"),
+            ("chmod", "w"),
+            ("utime", "w"),
+        ][kind - 1];
+        let mut made = self.simple(word, &at, caps);
+        if random.below(3) == 0 {
+            let link = self.base.join("links").join(self.number.to_string());
+            symlink(&at, &link).unwrap();
+            made.line = operation_line(word, &link, Path::new("-"));
+        }
+        made
+    }
+
+    /// Gives a file or a directory another name, in the same or another directory.
+    fn rename_or_link(&self, random: &mut Random, kind: usize) -> Operation {
+        let (oracle, at) = (self.oracle, &self.at);
+        let same = random.below(2) == 0;
+        let target = if same { self.dir.clone() } else { self.base.join(random.of(&DIRS)) };
+        let to = target.join(random_name(random, self.number, "to"));
+        let directory = kind == 18;
+        if directory {
+            self.make_dir(at);
+        } else {
+            self.make_file(at);
+        }
+        let over = kind == 19 && random.below(2) == 0;
+        if over {
+            self.make_file(&to);
+        }
+        let word = if kind == 20 { "link" } else { "rename" };
+        let alike = alike_below(&oracle.sandbox, at, &to, &oracle.world()).unwrap();
+        let allowed = (word == "link" || oracle.may(at, "d"))
+            && oracle.may(&to, if over { "cd" } else { "c" })
+            && oracle.no_gain(at, &to)
+            && (!directory || alike);
+        Operation { line: operation_line(word, at, &to), allowed, at_most: target != self.dir }
     }
 }
 
@@ -314,6 +348,37 @@ fn tree(world: &World, base: &Path) {
     assert!(copied.unwrap().success());
 }
 
+/// A sandbox with random rules, and the options of the test program for it.
+fn random_sandbox(random: &mut Random, base: &Path, in_a_room: bool) -> (Sandbox, Vec<String>) {
+    let links = base.join("links").display().to_string();
+    let mut options = vec!["--allow".to_owned(), "r".to_owned(), links.clone()];
+    let mut sandbox = Sandbox::named("room");
+    let path = PathPattern::Subpath { path: links, follow_worktrees: false };
+    let (effect, caps) = (Effect::Allow, FileCaps::READ);
+    let span = PolicySpan::default();
+    sandbox.fs.push(FsRule { pattern: path, effect, caps, writes: WriteTarget::InPlace, span });
+    if random.below(8) == 0 {
+        sandbox.default = Effect::Allow;
+        options.push("--default-allow".to_owned());
+    }
+    let wide = random.below(2) == 0;
+    for number in 0..1 + random.below(6) {
+        let (mut rule, mut words) = rule(random, base, in_a_room);
+        if number == 0 && wide {
+            let path = base.join("a").display().to_string();
+            words = vec!["--allow".to_owned(), "rwcdx".to_owned(), path.clone()];
+            rule.pattern = PathPattern::Subpath { path, follow_worktrees: false };
+            (rule.effect, rule.caps) = (Effect::Allow, FileCaps::ALL);
+        }
+        sandbox.fs.push(rule);
+        options.extend(words);
+    }
+    if !in_a_room {
+        options.extend(["--simulate".to_owned(), "no-userns".to_owned()]);
+    }
+    (sandbox, options)
+}
+
 #[test]
 fn the_kernel_does_what_the_judge_says() {
     if python_is_missing() {
@@ -330,38 +395,7 @@ fn the_kernel_does_what_the_judge_says() {
             for round in 0..SANDBOXES {
                 let base = world.path(&format!("tree{round}"));
                 tree(&world, &base);
-                let links = base.join("links").display().to_string();
-                let mut options = vec!["--allow".to_owned(), "r".to_owned(), links.clone()];
-                let mut sandbox = Sandbox::named("room");
-                let path = PathPattern::Subpath { path: links, follow_worktrees: false };
-                let (effect, caps) = (Effect::Allow, FileCaps::READ);
-                let span = PolicySpan::default();
-                sandbox.fs.push(FsRule {
-                    pattern: path,
-                    effect,
-                    caps,
-                    writes: WriteTarget::InPlace,
-                    span,
-                });
-                if random.below(8) == 0 {
-                    sandbox.default = Effect::Allow;
-                    options.push("--default-allow".to_owned());
-                }
-                let wide = random.below(2) == 0;
-                for number in 0..1 + random.below(6) {
-                    let (mut rule, mut words) = rule(&mut random, &base, in_a_room);
-                    if number == 0 && wide {
-                        let path = base.join("a").display().to_string();
-                        words = vec!["--allow".to_owned(), "rwcdx".to_owned(), path.clone()];
-                        rule.pattern = PathPattern::Subpath { path, follow_worktrees: false };
-                        (rule.effect, rule.caps) = (Effect::Allow, FileCaps::ALL);
-                    }
-                    sandbox.fs.push(rule);
-                    options.extend(words);
-                }
-                if !in_a_room {
-                    options.extend(["--simulate".to_owned(), "no-userns".to_owned()]);
-                }
+                let (sandbox, options) = random_sandbox(&mut random, &base, in_a_room);
                 let places = PolicyPlaces {
                     project: "/nonexistent/project".into(),
                     home: "/nonexistent/home".into(),

@@ -5,16 +5,16 @@ fn imported(settings: &str) -> String {
     text_of(ImportFormat::Claude, settings)
 }
 
+const THREE_LISTS: &str = r#"{"permissions": {
+    "deny": ["Bash(rm -rf /)", "Bash(git push --force:*)", "mcp__db", "Cd(x)", "nonsense rule"],
+    "ask": ["Bash(git push:*)"],
+    "allow": ["Bash(npm run test)", "Bash(git * main)", "Bash(python -m pytest:*)",
+              "WebFetch(domain:docs.rs)", "mcp__github__get_issue", "Read", "bash"]
+}}"#;
+
 #[test]
 fn rules_become_three_policies() {
-    let text = imported(
-        r#"{"permissions": {
-            "deny": ["Bash(rm -rf /)", "Bash(git push --force:*)", "mcp__db", "Cd(x)", "nonsense rule"],
-            "ask": ["Bash(git push:*)"],
-            "allow": ["Bash(npm run test)", "Bash(git * main)", "Bash(python -m pytest:*)",
-                      "WebFetch(domain:docs.rs)", "mcp__github__get_issue", "Read", "bash"]
-        }}"#,
-    );
+    let text = imported(THREE_LISTS);
     insta::assert_snapshot!(text, @r###"
     # Imported from file (Claude Code settings).
     #
@@ -164,17 +164,24 @@ fn rules_about_files_also_hold_for_commands() {
     "###);
 }
 
-#[test]
-fn the_sandbox_block_becomes_a_sandbox() {
-    let text = imported(
-        r#"{"permissions": {"deny": ["Read(**/.env)"], "allow": ["Edit(docs/**)", "WebFetch(domain:docs.rs)"]},
+const SANDBOX_BLOCK: &str = r#"{"permissions": {"deny": ["Read(**/.env)"], "allow": ["Edit(docs/**)", "WebFetch(domain:docs.rs)"]},
             "sandbox": {"enabled": true, "excludedCommands": ["docker"], "allowAppleEvents": true,
                 "filesystem": {"allowWrite": ["~/.cache", "/opt/log/app"], "denyWrite": ["~/.cache/keep", "/opt"],
                                "denyRead": ["~/"], "allowRead": ["."]},
                 "network": {"allowedDomains": ["github.com", "*.example.org", "a.evil.org"],
-                            "deniedDomains": ["*.evil.org"], "allowUnixSockets": ["/run/x.sock"]}}}"#,
-    );
-    insta::assert_snapshot!(text, @r###"
+                            "deniedDomains": ["*.evil.org"], "allowUnixSockets": ["/run/x.sock"]}}}"#;
+
+/// The text of the imported sandbox block before its policies, and the policies.
+fn imported_sandbox_block() -> (String, String) {
+    let text = imported(SANDBOX_BLOCK);
+    let (sandbox, policies) = text.split_once("settings(").unwrap();
+    (sandbox.to_owned(), format!("settings({policies}"))
+}
+
+#[test]
+fn the_sandbox_block_becomes_a_sandbox() {
+    let (sandbox, _) = imported_sandbox_block();
+    insta::assert_snapshot!(sandbox, @r###"
     # Imported from file (Claude Code settings).
     #
     # Left out:
@@ -232,7 +239,13 @@ fn the_sandbox_block_becomes_a_sandbox() {
             (glob("$PWD/**/.env"), glob("$PWD/**/.env/**")): deny(),
         },
     )
+    "###);
+}
 
+#[test]
+fn the_sandbox_block_becomes_rules_about_tools() {
+    let (_, policies) = imported_sandbox_block();
+    insta::assert_snapshot!(policies, @r###"
     settings(default = ask(), default_sandbox = imported)
 
     policy("imported denies", {

@@ -99,7 +99,7 @@ fn what_would_have_to_be_evaluated_is_reported_with_its_line() {
 }
 
 #[test]
-fn a_rule_that_contradicts_its_example_is_refused_as_codex_does() {
+fn a_rule_that_contradicts_its_example_is_refused() {
     let wrong = "prefix_rule(pattern = ['git', 'status'], match = ['git -C x status'])";
     assert_eq!(
         imported(wrong),

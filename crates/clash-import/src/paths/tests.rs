@@ -78,7 +78,7 @@ fn a_parent_is_unknown_and_so_covered_everywhere() {
 }
 
 #[test]
-fn what_no_glob_can_say_is_any_character_in_a_deny_and_nothing_in_an_allow() {
+fn a_class_without_a_glob_widens_a_deny_and_drops_an_allow() {
     assert!(rule("k[0-9].pem", SettingsBase::Project, RuleSide::Allow).starts_with("left out"));
     let deny = rule("k[0-9].pem", SettingsBase::Project, RuleSide::Restrict);
     assert_eq!(deny, r#"(glob("$PWD/**/k?.pem"), glob("$PWD/**/k?.pem/**"))  (differs)"#);

@@ -220,6 +220,18 @@ fn path(
         (KeyValue::Literal(name), KeyPosition::Top) => {
             tool_key(&TextPattern::Literal(name.clone()), scope).map(|path| vec![path])
         }
+        _ => path_below_tool(key, named, at),
+    }
+}
+
+/// The path of a key below a tool: a word, a host, a file or a value.
+fn path_below_tool(
+    key: Value<'_>,
+    named: &KeyValue,
+    at: KeyPosition,
+) -> LanguageResult<Vec<KeyPath>> {
+    let one = |subject, pattern, below| Ok(vec![KeyPath::one(subject, pattern, below)]);
+    match (named, at) {
         (KeyValue::End, KeyPosition::Words) => {
             one(KeySubject::End, KeyPattern::Literal(String::new()), KeyPosition::Nothing)
         }

@@ -150,9 +150,8 @@ fn every_library_module_compiles() {
     }
 }
 
-#[test]
-fn every_argument_of_sandbox_reaches_the_layer() {
-    let policy = r#"
+/// A policy with every argument of `sandbox()`.
+const WHOLE_SANDBOX: &str = r#"
 base = sandbox("base", fs = {"$PWD": cow()}, limits = {"memory": "4G", "wall": "30m"})
 s = sandbox(
     name = "s",
@@ -182,7 +181,10 @@ settings(default_sandbox = s, on_sandbox_violation = "smart", harness_defaults =
 policy("p", {"Bash": {"a": {end(): allow(sandbox = s)}}, mode("plan"): ask(reason = "why")},
        default = deny(reason = "no rule"), doc = "of the policy")
 "#;
-    let layer = layer(policy).unwrap();
+
+#[test]
+fn every_argument_of_sandbox_reaches_the_layer() {
+    let layer = layer(WHOLE_SANDBOX).unwrap();
     let image = ir::encode(std::slice::from_ref(&layer), &[], 7);
     let again = ir::IrImage::open(&image, 7).unwrap().to_layers().unwrap();
     assert_eq!(again, std::slice::from_ref(&layer));

@@ -6,4 +6,5 @@ mod library;
 mod lint;
 mod mistakes;
 mod older_forms;
+mod older_lists;
 mod support;

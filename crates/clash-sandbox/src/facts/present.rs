@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn places_expire_with_a_change_and_young_directories_do_not_count() {
+    fn changed_and_young_directories_are_not_remembered() {
         let dir = tempfile::tempdir().unwrap();
         let stamp = DirectoryStamp::read(dir.path()).unwrap();
         let present = BaselinePlaces { places: Vec::new(), looked_into: vec![stamp.clone()] };

@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 
 use clash_agents::{ConfinementMethod, HookAnswer, HookEvent, ToolError};
 use clash_policy::{Action, ToolInput};
-use serde_json::Value;
 
 use super::launcher_line::LauncherLine;
 use super::{HookCall, HookError, reply};
@@ -131,8 +130,7 @@ impl HookCall<'_> {
     /// shows it.
     fn went_through_launcher(&self, ran: &str) -> Result<bool, HookError> {
         // A command in the background may not have begun yet.
-        let in_background = self.message.tool == "Monitor"
-            || self.message.input.get("run_in_background") == Some(&Value::Bool(true));
+        let in_background = self.message.runs_in_background;
         if matches!(
             self.agent.abilities.confines,
             ConfinementMethod::ShellPrefix | ConfinementMethod::Shell

@@ -23,6 +23,6 @@ pub(super) fn receive(
     if input.len() as u64 > MAX_MESSAGE_BYTES {
         return Err(HookError::TooLarge);
     }
-    let (event, message) = (agent.parse)(&input)?;
+    let (event, message) = agent.read_message(&input)?;
     Ok((agent, event, message))
 }

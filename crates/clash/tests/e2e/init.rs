@@ -1,5 +1,4 @@
-//! `clash init`: what it says, what it writes, what its postures permit, and that
-//! nothing of the user's is lost.
+//! `clash init`: its screens and its policies. It loses no file of the user.
 
 use std::fs;
 use std::io::Write;
@@ -11,6 +10,7 @@ use serde_json::{Value, json};
 
 use crate::claude_client::CLAUDE;
 use crate::policy::shown;
+use crate::postures::SECRET;
 use crate::support::{Machine, Ran, Who, as_each_user, clash, feed, skipped};
 
 fn rust_and_node(who: Who) -> Machine {
@@ -31,7 +31,7 @@ fn policy(m: &Machine) -> String {
     fs::read_to_string(policy_file(m)).unwrap()
 }
 
-fn init(m: &Machine, args: &[&str]) -> Ran {
+pub(crate) fn init(m: &Machine, args: &[&str]) -> Ran {
     m.clash(["init", "--agent", "none"].iter().chain(args))
 }
 
@@ -51,15 +51,25 @@ fn init_names_each_toolchain_and_its_file() {
     assert!(policy(&m).contains("# its files name npm.example"), "{}", policy(&m));
 }
 
-#[test]
-fn a_new_policy_reads_well() {
+/// The new policy of a project with Rust and git, with the rules about git apart.
+fn new_policy() -> (String, String) {
     let m = Machine::new(Who::Me);
     m.write("app/Cargo.toml", "");
     m.write("app/.git/HEAD", "");
     let args = ["--quick", "--ecosystem", "rust", "--ecosystem", "git"];
     Ran::of(m.command(clash()).args(["init", "--agent", "none"]).args(args).env("PATH", "/bin"))
         .succeeds();
-    insta::assert_snapshot!(policy(&m), @r##"
+    let text = policy(&m);
+    let (before, rest) = text.split_once("# git (.git)\n").unwrap();
+    let (git, after) = rest.split_once("\n\n").unwrap();
+    let git: Vec<&str> = git.lines().map(|line| line.strip_prefix("        ").unwrap()).collect();
+    (format!("{before}# git\n\n{after}"), git.join("\n"))
+}
+
+#[test]
+fn a_new_policy_reads_well() {
+    let (text, _) = new_policy();
+    insta::assert_snapshot!(text, @r##"
     # What coding agents may do, by `clash init` (moderate). It is yours to change.
     # Each command runs in the sandbox named here: X_safe without network, X_full with it.
     # `clash policy docs NAME` says what one grants, `clash explain bash "…"` what is decided.
@@ -107,74 +117,7 @@ fn a_new_policy_reads_well() {
                 glob("**"): ask(sandbox = rust_full, reason = "changes it for all projects"),
             },
 
-            # git (.git)
-            "git": {
-                "push": ask(sandbox = git_full),
-                ("clone", "fetch", "ls-remote", "pull", "remote"): allow(sandbox = git_full),
-                "submodule": allow(sandbox = git_full),
-                ("bisect", "cherry-pick", "merge", "revert"): allow(sandbox = git_checkout_safe),
-                "sparse-checkout": allow(sandbox = git_checkout_safe),
-                ("checkout", "switch"): {
-                    ("--", "--discard-changes", "--force", "-f", "."): ask(
-                        sandbox = git_checkout_safe,
-                        reason = "drops work that is not committed",
-                    ),
-                    glob("**"): allow(sandbox = git_checkout_safe),
-                },
-                "restore": {
-                    "--worktree": ask(
-                        sandbox = git_checkout_safe,
-                        reason = "drops work that is not committed",
-                    ),
-                    "-W": ask(sandbox = git_checkout_safe, reason = "drops work that is not committed"),
-                    ("--staged", "-S"): allow(sandbox = git_checkout_safe),
-                    glob("**"): ask(
-                        sandbox = git_checkout_safe,
-                        reason = "drops work that is not committed",
-                    ),
-                },
-                "worktree": {
-                    "remove": {
-                        "--force": ask(
-                            sandbox = git_checkout_safe,
-                            reason = "drops work that is not committed",
-                        ),
-                        "-f": ask(
-                            sandbox = git_checkout_safe,
-                            reason = "drops work that is not committed",
-                        ),
-                        glob("**"): allow(sandbox = git_checkout_safe),
-                    },
-                    glob("**"): allow(sandbox = git_checkout_safe),
-                },
-                "rm": {
-                    "--force": ask(sandbox = git_safe, reason = "drops work that is not committed"),
-                    "-f": ask(sandbox = git_safe, reason = "drops work that is not committed"),
-                    glob("**"): allow(sandbox = git_safe),
-                },
-                "rebase": allow(sandbox = git_rebase_safe),
-                "clean": ask(sandbox = git_safe, reason = "removes files that exist nowhere else"),
-                "reset": {
-                    "--hard": ask(
-                        sandbox = git_checkout_safe,
-                        reason = "drops work that is not committed",
-                    ),
-                    glob("**"): allow(sandbox = git_checkout_safe),
-                },
-                "stash": {
-                    "clear": ask(
-                        sandbox = git_checkout_safe,
-                        reason = "drops work that is not committed",
-                    ),
-                    "drop": ask(
-                        sandbox = git_checkout_safe,
-                        reason = "drops work that is not committed",
-                    ),
-                    glob("**"): allow(sandbox = git_checkout_safe),
-                },
-                ("credential", "send-email"): ask(sandbox = git_full, reason = "acts in your name"),
-                glob("**"): allow(sandbox = git_safe),
-            },
+            # git
 
             # The network, when you say so.
             ("curl", "wget"): ask(sandbox = online),
@@ -187,6 +130,80 @@ fn a_new_policy_reads_well() {
     expect(ask, "git push --force")
     expect(ask, "git push origin main")
     expect(ask, "cargo publish")
+    "##);
+}
+
+#[test]
+fn the_rules_about_git_read_well() {
+    let (_, git) = new_policy();
+    insta::assert_snapshot!(git, @r##"
+    "git": {
+        "push": ask(sandbox = git_full),
+        ("clone", "fetch", "ls-remote", "pull", "remote"): allow(sandbox = git_full),
+        "submodule": allow(sandbox = git_full),
+        ("bisect", "cherry-pick", "merge", "revert"): allow(sandbox = git_checkout_safe),
+        "sparse-checkout": allow(sandbox = git_checkout_safe),
+        ("checkout", "switch"): {
+            ("--", "--discard-changes", "--force", "-f", "."): ask(
+                sandbox = git_checkout_safe,
+                reason = "drops work that is not committed",
+            ),
+            glob("**"): allow(sandbox = git_checkout_safe),
+        },
+        "restore": {
+            "--worktree": ask(
+                sandbox = git_checkout_safe,
+                reason = "drops work that is not committed",
+            ),
+            "-W": ask(sandbox = git_checkout_safe, reason = "drops work that is not committed"),
+            ("--staged", "-S"): allow(sandbox = git_checkout_safe),
+            glob("**"): ask(
+                sandbox = git_checkout_safe,
+                reason = "drops work that is not committed",
+            ),
+        },
+        "worktree": {
+            "remove": {
+                "--force": ask(
+                    sandbox = git_checkout_safe,
+                    reason = "drops work that is not committed",
+                ),
+                "-f": ask(
+                    sandbox = git_checkout_safe,
+                    reason = "drops work that is not committed",
+                ),
+                glob("**"): allow(sandbox = git_checkout_safe),
+            },
+            glob("**"): allow(sandbox = git_checkout_safe),
+        },
+        "rm": {
+            "--force": ask(sandbox = git_safe, reason = "drops work that is not committed"),
+            "-f": ask(sandbox = git_safe, reason = "drops work that is not committed"),
+            glob("**"): allow(sandbox = git_safe),
+        },
+        "rebase": allow(sandbox = git_rebase_safe),
+        "clean": ask(sandbox = git_safe, reason = "removes files that exist nowhere else"),
+        "reset": {
+            "--hard": ask(
+                sandbox = git_checkout_safe,
+                reason = "drops work that is not committed",
+            ),
+            glob("**"): allow(sandbox = git_checkout_safe),
+        },
+        "stash": {
+            "clear": ask(
+                sandbox = git_checkout_safe,
+                reason = "drops work that is not committed",
+            ),
+            "drop": ask(
+                sandbox = git_checkout_safe,
+                reason = "drops work that is not committed",
+            ),
+            glob("**"): allow(sandbox = git_checkout_safe),
+        },
+        ("credential", "send-email"): ask(sandbox = git_full, reason = "acts in your name"),
+        glob("**"): allow(sandbox = git_safe),
+    },
     "##);
 }
 
@@ -229,146 +246,6 @@ const ALL: &[&str] = &[
     "git",
     "github",
 ];
-
-fn effect(m: &Machine, command: &str) -> String {
-    m.bash(command).effect
-}
-
-const PUBLISHING: &[&str] = &[
-    "git push",
-    "git push origin main",
-    "git -C . push",
-    "bash -c 'git push'",
-    "cargo publish",
-    "cargo +nightly publish",
-    "npm publish",
-    "npm --prefix web publish",
-    "uv publish",
-    "python3 -m twine upload dist/x",
-    "twine upload dist/x",
-    "docker push x",
-];
-
-/// A machine with a policy for several toolchains.
-fn with_posture(who: Who, posture: &str) -> Machine {
-    let m = Machine::new(who);
-    m.write("app/.git/HEAD", "ref: refs/heads/main\n");
-    m.make_dir(m.project().join(".git/hooks"));
-    m.write(".ssh/id_ed25519", SECRET);
-    let some = ["rust", "python", "node", "docker", "git"];
-    let named = some.into_iter().flat_map(|name| ["--ecosystem", name]);
-    let args: Vec<&str> = ["--quick", "--posture", posture].into_iter().chain(named).collect();
-    init(&m, &args).succeeds();
-    m
-}
-
-const SECRET: &str = "secret-key-material";
-
-#[test]
-fn strict_asks_about_push_publishing_and_writes_outside() {
-    let m = with_posture(Who::Me, "strict").settled();
-    for command in PUBLISHING {
-        assert_ne!(effect(&m, command), "allow", "{command}");
-    }
-    for command in [
-        "git fetch",
-        "npm install",
-        "npx cowsay",
-        "pip install x",
-        "cargo add x",
-        "curl https://x.test",
-        "ssh host",
-        "unknown-program",
-        "rm -rf src",
-        "echo x > ~/other/x",
-        "echo x >> /etc/hosts",
-    ] {
-        assert_ne!(effect(&m, command), "allow", "{command}");
-    }
-    for command in ["cargo test", "npm test", "npm run build", "pytest", "git commit -m x", "ls"] {
-        assert_eq!(effect(&m, command), "allow", "{command}");
-    }
-    let write = |path: PathBuf| m.asks("Write", json!({"file_path": path, "content": "x"})).effect;
-    assert_eq!(write(m.project().join("new.rs")), "allow");
-    for outside in [m.outside().join("x"), m.home().join(".bashrc"), "/etc/cron.d/x".into()] {
-        assert_ne!(write(outside.clone()), "allow", "{}", outside.display());
-    }
-    let read = |path: PathBuf| m.asks("Read", json!({"file_path": path})).effect;
-    assert_eq!(read(m.project().join("Cargo.toml")), "allow");
-    m.write("app/web/.env", "TOKEN=x");
-    assert_eq!(read(m.project().join("web/.env")), "ask");
-}
-
-#[test]
-fn moderate_installs_without_asking_and_asks_before_a_push() {
-    let m = with_posture(Who::Me, "moderate").settled();
-    for command in PUBLISHING {
-        assert_ne!(effect(&m, command), "allow", "{command}");
-    }
-    for command in [
-        "cargo add x",
-        "npm install",
-        "pip install x",
-        "git fetch",
-        "cargo build",
-        ".venv/bin/pip install x",
-    ] {
-        assert_eq!(effect(&m, command), "allow", "{command}");
-    }
-    assert_eq!(effect(&m, "unknown-program"), "ask");
-}
-
-#[test]
-fn permissive_protects_credentials_hooks_and_clash_itself() {
-    let m = with_posture(Who::Me, "permissive").settled();
-    for command in PUBLISHING.iter().filter(|command| !command.contains("git")) {
-        assert_ne!(effect(&m, command), "allow", "{command}");
-    }
-    for command in ["git push --force", "git push origin +main", "docker run -v /:/host x"] {
-        assert_eq!(effect(&m, command), "ask", "{command}");
-    }
-    assert_eq!(effect(&m, "git push origin main"), "allow");
-    assert_eq!(effect(&m, "unknown-program"), "allow");
-    for (tool, path) in [
-        ("Read", ".ssh/id_ed25519"),
-        ("Write", ".bashrc"),
-        ("Write", ".config/clash/policy.star"),
-        ("Edit", ".claude/settings.json"),
-        ("Write", ".local/state/clash/x"),
-    ] {
-        let input = json!({"file_path": m.home().join(path), "content": "x"});
-        assert_ne!(m.asks(tool, input).effect, "allow", "{tool} {path}");
-    }
-}
-
-#[test]
-fn the_kernel_enforces_the_policy_of_every_posture() {
-    as_each_user(|m| {
-        let who = m.who;
-        drop(m);
-        for posture in ["strict", "permissive"] {
-            let m = with_posture(who, posture);
-            let run = |script: &str| m.clash(["exec", "--", "sed", "-n", script, "/dev/null"]);
-            // sed's `w` writes and `r` reads a file of its own accord.
-            run("1p").succeeds();
-            let home = m.home().display().to_string();
-            for path in [".ssh/id_ed25519", "other/x", ".config/clash/policy.star"] {
-                let ran = m.clash(["exec", "--", "cat", &format!("{home}/{path}")]).fails();
-                assert!(!ran.stdout.contains(SECRET), "{ran:?}");
-            }
-            for path in [
-                format!("{home}/other/x"),
-                format!("{home}/.bashrc"),
-                format!("{home}/.config/clash/policy.star"),
-                format!("{home}/.local/state/clash/x"),
-                format!("{}/.git/hooks/pre-commit", m.project().display()),
-            ] {
-                m.clash(["exec", "--", "touch", &path]).fails();
-            }
-            m.clash(["exec", "--", "touch", "inside"]).succeeds();
-        }
-    });
-}
 
 #[test]
 fn a_policy_that_is_there_is_never_overwritten_unasked() {
@@ -539,7 +416,7 @@ fn empty_answers_take_the_defaults_and_no_changes_nothing() {
     assert!(policy(&m).contains("(strict)"));
     let kept = policy_file(&m).with_file_name("policy.star.before-init-1");
     assert_eq!(fs::read_to_string(kept).unwrap(), first);
-    // Nobody answers: nothing happens.
+    // Without the last answer, clash changes nothing.
     let before = policy(&m);
     typed(&m, "2\n").unwrap().says("status=1");
     assert_eq!(policy(&m), before);
@@ -684,72 +561,4 @@ fn a_given_posture_is_not_asked_for() {
     let Some(ran) = at_terminal(&m, "init --posture strict", "\nnone\nyes\n") else { return };
     assert!(!ran.stdout.contains("How much should happen"), "{ran:?}");
     assert!(policy(&m).contains("(strict)"));
-}
-
-/// What cannot be undone is asked about in strict and moderate: docs/ecosystems.md.
-#[test]
-fn like_commands_are_treated_alike() {
-    const UNDONE: &[&str] = &[
-        "rm -rf build",
-        "find . -delete",
-        "rsync -a --delete a/ b",
-        "rsync a b --delete-after",
-        "shred f",
-        "git clean -fd",
-        "git reset --hard",
-        "git checkout -- .",
-        "git checkout .",
-        "git checkout HEAD -- f",
-        "git checkout -f main",
-        "git switch --discard-changes main",
-        "git restore .",
-        "git restore f",
-        "git restore --staged --worktree f",
-        "git restore -SW f",
-        "git stash drop",
-        "git stash clear",
-        "git worktree remove --force w",
-        "git rm -f f",
-    ];
-    const KEPT: &[&str] = &[
-        "rm f",
-        "rmdir d",
-        "mv src /tmp/x",
-        "truncate -s 0 f",
-        "echo x > f",
-        "cp a f",
-        "rsync -a a/ b",
-        "git rm f",
-        "git reset f",
-        "git checkout main",
-        "git switch main",
-        "git restore --staged f",
-        "git stash pop",
-        "git worktree remove w",
-        "git branch -D b",
-    ];
-    for posture in ["strict", "moderate", "permissive"] {
-        let m = with_posture(Who::Me, posture);
-        let wanted = if posture == "permissive" { "allow" } else { "ask" };
-        for command in UNDONE {
-            assert_eq!(effect(&m, command), wanted, "{posture}: {command}");
-        }
-        for command in KEPT {
-            assert_eq!(effect(&m, command), "allow", "{posture}: {command}");
-        }
-    }
-}
-
-/// The permissive posture removes what its sandbox may write, as its text says.
-#[test]
-fn permissive_removes_directories_of_the_project_unasked() {
-    as_each_user(|m| {
-        m.write("app/src/main.rs", "");
-        m.write("app/.git/HEAD", "ref: refs/heads/main\n");
-        m.write("app/.git/config", "[core]\n");
-        init(&m, &["--quick", "--posture", "permissive"]).succeeds();
-        m.clash(["exec", "--", "rm", "-rf", ".git", "src"]);
-        assert!(!m.project().join("src").exists());
-        assert!(m.project().join(".git/config").exists());
-    });
 }

@@ -41,6 +41,7 @@ mod plugin_clients;
 mod policy;
 mod policy_cache;
 mod policy_edit;
+mod postures;
 mod probes;
 mod push_forms;
 mod qwen_client;

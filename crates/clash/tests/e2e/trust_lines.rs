@@ -73,7 +73,7 @@ const PROMISES: &[Promise] = &[
     row(
         "one Yes gave a file tool the private key",
         "credentials are denied to file tools unless a rule names them",
-        "init::permissive_protects_credentials_hooks_and_clash_itself",
+        "postures::permissive_protects_credentials_hooks_and_clash_itself",
     ),
     row(
         "`every other path` was said to ask where the kernel blocks",
@@ -113,12 +113,12 @@ const PROMISES: &[Promise] = &[
     row(
         "`rm -rf build` asked, `git checkout -- .` did not",
         "what cannot be undone is asked about by one rule",
-        "init::like_commands_are_treated_alike",
+        "postures::like_commands_are_treated_alike",
     ),
     row(
         "permissive promised to ask and ran `rm -rf .git src`",
         "its text says that it removes directories, and it does",
-        "init::permissive_removes_directories_of_the_project_unasked",
+        "postures::permissive_removes_directories_of_the_project_unasked",
     ),
     row(
         "a pipe between two sandboxes was refused with advice for two commands",

@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_repository_is_its_makers_with_the_directory_made_for_it() {
+    fn a_new_repository_belongs_to_its_maker() {
         let mut fresh = fresh(true);
         fresh.directory(Path::new("/p/clone"));
         fresh.directory(Path::new("/p/clone/.git"));
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_remembered_where_new_repositories_are_not_allowed() {
+    fn forbidden_new_repositories_are_not_remembered() {
         let mut fresh = fresh(false);
         fresh.directory(Path::new("/p/x/.git"));
         assert!(!fresh.covers(Path::new("/p/x/.git/config")));
