@@ -14,8 +14,7 @@ const THREE_LISTS: &str = r#"{"permissions": {
 
 #[test]
 fn rules_become_three_policies() {
-    let text = imported(THREE_LISTS);
-    insta::assert_snapshot!(text, @r###"
+    insta::assert_snapshot!(imported(THREE_LISTS), @r###"
     # Imported from file (Claude Code settings).
     #
     # NOT ENFORCED: these restrictions could not be expressed.

@@ -290,6 +290,33 @@ impl Args {
         Ok(PolicyProposal { file, how, changes, policy, warnings })
     }
 
+    /// True if the user agrees to the change, by an option or by an answer.
+    fn is_agreed(
+        &self,
+        out: &mut CommandOutput,
+        proposal: &PolicyProposal,
+        asks: bool,
+    ) -> Result<bool, Failure> {
+        Ok(match proposal.how {
+            _ if proposal.changes.is_empty() || self.yes => true,
+            _ if asks => walkthrough::may_write(out, proposal)?,
+            PlacementAction::Create => true,
+            // A script must not change an existing policy, so clash asks at a terminal only.
+            PlacementAction::Merge | PlacementAction::Replace
+                if !self.json && std::io::stdin().is_terminal() =>
+            {
+                show_changes(out, proposal)?;
+                confirm("Make this change?")?
+            }
+            PlacementAction::Merge | PlacementAction::Replace => {
+                if !self.json {
+                    show_changes(out, proposal)?;
+                }
+                false
+            }
+        })
+    }
+
     /// Makes the proposed changes and wires the agents. Returns `false` if the user has to
     /// agree first.
     fn carry_out(
@@ -301,24 +328,7 @@ impl Args {
         asks: bool,
     ) -> Result<bool, Failure> {
         let nothing = proposal.changes.is_empty();
-        let agreed = match proposal.how {
-            _ if nothing || self.yes => true,
-            _ if asks => walkthrough::may_write(out, &proposal)?,
-            PlacementAction::Create => true,
-            // A script must not change an existing policy, so clash asks at a terminal only.
-            PlacementAction::Merge | PlacementAction::Replace
-                if !self.json && std::io::stdin().is_terminal() =>
-            {
-                show_changes(out, &proposal)?;
-                confirm("Make this change?")?
-            }
-            PlacementAction::Merge | PlacementAction::Replace => {
-                if !self.json {
-                    show_changes(out, &proposal)?;
-                }
-                false
-            }
-        };
+        let agreed = self.is_agreed(out, &proposal, asks)?;
         let kept = match (agreed, proposal.how) {
             (true, PlacementAction::Replace) if !nothing => {
                 Some(place::keep(&proposal.file, &read(&proposal.file)?.unwrap_or_default())?)
