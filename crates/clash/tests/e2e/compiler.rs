@@ -58,7 +58,8 @@ fn an_answer_that_clash_cannot_read_is_told_so() {
         assert!(said.contains("an answer that clash cannot read"), "{lines:?}: {said}");
     }
     // An image that is none.
-    let compiled = r#"{"event":"compiled","mistakes":[],"warnings":[],"project":null,"expectations":0}"#;
+    let compiled =
+        r#"{"event":"compiled","mistakes":[],"warnings":[],"project":null,"expectations":0}"#;
     let said = check(&format!("{}\necho image", says(&[STARTED, compiled])));
     assert!(said.contains("the compiled policy cannot be used"), "{said}");
 }
