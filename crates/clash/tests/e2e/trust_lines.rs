@@ -226,6 +226,16 @@ const PROMISES: &[Promise] = &[
     row("", "install is", "screens::install_in_80_columns"),
     row("", "explain is", "screens::explain_in_80_columns"),
     row("", "log is", "screens::log_in_80_columns"),
+    row(
+        "`init --help` said `Make a policy of what agents did`",
+        "the first line of the help names the purpose of init",
+        "trust_lines::help_of_init_names_its_purpose",
+    ),
+    row(
+        "doctor advised to write rules into a file",
+        "doctor advises `clash init`",
+        "trust_lines::doctor_without_a_policy_advises_clash_init",
+    ),
 ];
 
 #[test]
@@ -305,4 +315,19 @@ fn commands_that_only_look_are_not_asked_about() {
     ] {
         m.bash(command).is("allow", "");
     }
+}
+
+#[test]
+fn help_of_init_names_its_purpose() {
+    let help = Machine::new(Who::Me).clash(["init", "--help"]).succeeds().stdout;
+    let first = help.lines().next().unwrap();
+    assert_eq!(first, "Detects the project's toolchains and makes a policy for them");
+}
+
+#[test]
+fn doctor_without_a_policy_advises_clash_init() {
+    let said = Machine::new(Who::Me).clash(["doctor"]).stdout;
+    let (_, after) = said.split_once("no policy file").unwrap_or_else(|| panic!("{said}"));
+    let advice: String = after.lines().take(3).collect();
+    assert!(advice.contains("clash init"), "{said}");
 }
