@@ -256,11 +256,12 @@ proptest! {
         layers.iter_mut().for_each(|layer| layer.trusted = true);
         let image = image(&layers);
         let ir = IrImage::open(&image, 7).unwrap();
-        let strictest = |script: &str| {
-            let decision = decided(ir, &Action::script("claude", "plan", script));
-            // A steered command asks because of its sandbox, and not because of a rule.
-            let by_rules = decision.parts.iter().filter(|part| part.steered.is_none());
-            by_rules.map(|part| part.effect).max().unwrap_or(Effect::Allow)
+        let parts = |script: &str| decided(ir, &Action::script("claude", "plan", script)).parts;
+        let strictest = |script: &str| parts(script).iter().map(|part| part.effect).max().unwrap();
+        // A steered command asks because of its sandbox, and not because of a rule.
+        let strictest_by_rules = |script: &str| {
+            let effects = parts(script).into_iter().filter(|part| part.steered.is_none());
+            effects.map(|part| part.effect).max().unwrap_or(Effect::Allow)
         };
         for script in scripts {
             let script = script.join(" && ");
@@ -276,7 +277,7 @@ proptest! {
                 if count(&expanded) != count(&script) {
                     continue;
                 }
-                let stricter = strictest(&expanded);
+                let stricter = strictest_by_rules(&expanded);
                 let why = || outcome(&decided(ir, &Action::script("claude", "plan", &expanded)));
                 prop_assert!(
                     stricter <= undecided,
