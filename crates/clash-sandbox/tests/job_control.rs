@@ -159,7 +159,8 @@ fn a_command_ends_with_its_terminal() {
         return eprintln!("SKIPPED (no python3): a terminal that is hung up");
     }
     let hang_up = "
-import os, pty, sys
+import os, pty, signal, sys
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 pid, fd = pty.fork()
 if pid == 0: os.execvp(sys.argv[1], sys.argv[1:])
 seen = b''
