@@ -321,7 +321,7 @@ fn commands_that_only_look_are_not_asked_about() {
 fn help_of_init_names_its_purpose() {
     let help = Machine::new(Who::Me).clash(["init", "--help"]).succeeds().stdout;
     let first = help.lines().next().unwrap();
-    assert_eq!(first, "Detects the project's toolchains and makes a policy for them");
+    assert_eq!(first, "Make a policy for the toolchains of this project");
 }
 
 #[test]
