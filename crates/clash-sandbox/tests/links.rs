@@ -241,27 +241,6 @@ fn a_room_without_a_monitor_makes_no_links() {
 }
 
 /// One room makes links that climb, the other moves their directory.
-/// The kernel may still follow a link that a room has removed: `..` must not end higher.
-#[test]
-fn a_directory_moves_only_to_a_place_as_deep() {
-    each_tier(|world| {
-        bare(&world, "mkdir -p a/b/c d e && echo 1 > a/b/c/f");
-        let moves = |from: &str, to: &str| {
-            let rename = format!("import os; os.rename('{from}', '{to}')");
-            world.run(&[PYTHON, "-c", &rename]).status.success()
-        };
-        for (from, to) in [("a/b/c", "c"), ("a/b/c", "a/c"), ("a/b", "b")] {
-            assert!(!moves(from, to), "{from} to {to} {:?} {:?}", world.options, world.who);
-        }
-        for (from, to) in [("d", "e/d"), ("e/d", "a/d"), ("a/b", "a/new"), ("e", "f")] {
-            assert!(moves(from, to), "{from} to {to} {:?} {:?}", world.options, world.who);
-        }
-        // `mv` copies.
-        let moved = world.sh("mv a/new/c top && cat top/f && ! test -e a/new/c");
-        assert!(moved.status.success(), "{moved:?}");
-    });
-}
-
 #[test]
 fn two_rooms_never_show_a_way_out_together() {
     const MAKES: &str = r"
@@ -269,7 +248,7 @@ import os, time
 end = time.time() + 4; made = 0
 while time.time() < end:
     for up in ('../../../e', '../../e', '../e', '../../..', '../../../..'):
-        for at in ('a/b/c/l', 'a/e/c/l', 'c/l', 'a/c/l', 'x/l'):
+        for at in ('a/b/c/l', 'c/l', 'a/c/l', 'x/l'):
             try: os.close(os.open(at, os.O_CREAT | os.O_EXCL | os.O_WRONLY)); os.unlink(at)
             except OSError: pass
             try: os.symlink(up, at); made += 1
@@ -282,7 +261,7 @@ print(min(made, 1))
 import os, time
 end = time.time() + 4; moved = 0
 while time.time() < end:
-    for one, other in (('a/b/c/l', 'x/l'), ('a/b/c/l', 'c/l'), ('a/b/c', 'c'), ('c', 'a/c'), ('a/c', 'a/b/c'), ('a/b/c', 'x'), ('x', 'a/b/c'), ('a/b/c', 'a/e/c'), ('a/e/c', 'a/b/c')):
+    for one, other in (('a/b/c/l', 'x/l'), ('a/b/c/l', 'c/l'), ('a/b/c', 'c'), ('c', 'a/c'), ('a/c', 'a/b/c'), ('a/b/c', 'x'), ('x', 'a/b/c')):
         try: os.rename(one, other); moved += 1
         except OSError: pass
 print(min(moved, 1))
@@ -292,7 +271,7 @@ print(min(moved, 1))
 import os, sys, time
 app = os.getcwd(); end = time.time() + 4.5; out = set(); looks = 0
 while time.time() < end:
-    for d in ('a/b/c/l', 'a/e/c/l', 'c/l', 'a/c/l', 'x/l'):
+    for d in ('a/b/c/l', 'c/l', 'a/c/l', 'x/l'):
         try: fd = os.open(d, os.O_PATH)
         except OSError: continue
         real = os.readlink('/proc/self/fd/%d' % fd); os.close(fd); looks += 1
@@ -303,7 +282,7 @@ print(sorted(out), min(looks, 1))
         return;
     }
     each_tier(|world| {
-        bare(&world, "mkdir -p a/b/c a/e e");
+        bare(&world, "mkdir -p a/b/c e");
         let room = |script: &str| -> Child {
             let prefix = world.prefix();
             let mut command = Command::new(&prefix[0]);

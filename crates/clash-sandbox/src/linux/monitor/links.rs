@@ -2,7 +2,7 @@
 //!
 //! The agent's own file tools run outside every room and follow links after the hook has
 //! judged a path. So no link may ever lead to a place that the sandbox may not read,
-//! whatever a room renames or replaces later. Four rules hold at every instant:
+//! whatever a room renames or replaces later. Three rules hold at every instant:
 //!
 //! 1. A link leads, name by name as the kernel follows it, to a place that the sandbox may
 //!    read, and below which nothing is denied. The same holds for every place to which it
@@ -12,10 +12,6 @@
 //!    which has one parent.
 //! 3. A rename judges a link again at its new place, and every link in a directory that
 //!    moves. Meanwhile no other room makes a link or renames anything (`turn.rs`).
-//! 4. A directory moves only to a place in the same granted tree that is at least as deep.
-//!    The kernel may have read the text of a climbing link just before a room removed the
-//!    link and moved its directory. It then follows `..` from the new place. For example,
-//!    `a/b/l -> ../..` leads out of the project after `a/b` has moved to `b`.
 //!
 //! A path through such links stays where the sandbox may read. After the first link it is
 //! in a tree without denied places, and further links lead only to such trees.

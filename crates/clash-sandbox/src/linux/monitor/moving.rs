@@ -32,9 +32,6 @@ impl MonitorWorker {
     /// place.
     pub(super) fn may_move(&self, from: &HeldName, to: &Path) -> ActResult {
         let stays = from.path.parent() == to.parent();
-        if !stays && !self.keeps_depth(&from.path, to) {
-            return Err(Errno::XDEV);
-        }
         if stays && self.fresh.is_new(&from.path) && !self.fresh.has_repository(&from.path) {
             return Ok(());
         }
@@ -42,14 +39,6 @@ impl MonitorWorker {
         let leaves = self.repository_around(&from.path) != self.repository_around(to);
         let mut search = MoveSearch { worker: self, to, names: MAX_SEARCHED_NAMES };
         search.read(&dir, &mut PathBuf::new(), leaves, 0)
-    }
-
-    /// True if a directory at `to` is in the same granted tree as at `from`, and at least as
-    /// deep. Rule 4 of `links.rs` needs this.
-    fn keeps_depth(&self, from: &Path, to: &Path) -> bool {
-        let around = to.ancestors().skip(1).find(|dir| from.starts_with(dir));
-        around.is_some_and(|dir| self.watch.rights.permits(dir, FileCaps::READ))
-            && to.components().count() >= from.components().count()
     }
 
     /// True if a repository has to stay, because its directory still has a file that only a
