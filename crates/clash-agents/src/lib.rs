@@ -32,7 +32,6 @@ mod plugin;
 #[cfg(test)]
 mod properties;
 mod qwen;
-mod shell_quoted;
 mod shell_wrapper;
 #[cfg(test)]
 mod test_support;
@@ -50,6 +49,5 @@ pub use context::{AGENTS_SHELL, SHELL_LAUNCHER, UserContext, may_have_settings};
 pub use message::{
     HookAnswer, HookEvent, HookMessage, HookReply, MessageError, ParsedMessage, SampleCall,
 };
-pub use shell_quoted::{command_line, shell_quoted};
 pub use shell_wrapper::{ShellWrapper, WrappedCommand};
 pub use tool_input::{CallContext, PathLookupError, RealPaths, ToolError};

@@ -199,7 +199,7 @@ fn script(argv: Vec<&str>) -> String {
             (*script).to_owned()
         }
         words => {
-            let quoted = words.iter().map(|word| format!("'{}'", word.replace('\'', r"'\''")));
+            let quoted = words.iter().map(|word| clash_shell::shell_quoted(word));
             quoted.collect::<Vec<_>>().join(" ")
         }
     }

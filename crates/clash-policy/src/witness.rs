@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
 
+use clash_shell::quoted_argument;
 use regex_automata::dfa::Automaton;
 use regex_automata::dfa::sparse::DFA;
 use regex_automata::{Anchored, Input as Search};
@@ -400,15 +401,7 @@ fn orders(words: &[(String, bool)]) -> Vec<String> {
 fn command(mut words: Vec<(String, bool)>) -> String {
     let program = words.iter().position(|(_, option)| !option).map(|at| words.remove(at));
     words.insert(0, program.unwrap_or((UNNAMED.to_owned(), false)));
-    words.iter().map(|(word, _)| quoted(word)).collect::<Vec<String>>().join(" ")
-}
-
-fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@%+,".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
-        return word.to_owned();
-    }
-    format!("'{}'", word.replace('\'', r"'\''"))
+    words.iter().map(|(word, _)| quoted_argument(word)).collect::<Vec<String>>().join(" ")
 }
 
 /// Paths that sandboxes distinguish, as a policy writes them and expanded.
@@ -524,11 +517,5 @@ mod tests {
         ] {
             assert!(all.iter().any(|text| text == expected), "{expected} in {all:#?}");
         }
-    }
-
-    #[test]
-    fn a_word_with_a_space_stays_one_word() {
-        assert_eq!(quoted("a b's"), r"'a b'\''s'");
-        assert_eq!(quoted("--x=y"), "--x=y");
     }
 }

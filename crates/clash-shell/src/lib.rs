@@ -23,6 +23,7 @@ mod ast;
 mod filters;
 mod inert;
 mod programs;
+mod quote;
 mod read;
 mod runners;
 mod variables;
@@ -33,6 +34,7 @@ use std::ops::Range;
 pub use filters::is_filter;
 pub use inert::is_inert;
 pub use programs::{NextWord, next_significant, program_name};
+pub use quote::{command_line, quoted_argument, shell_quoted};
 pub use variables::{is_harmless_variable, is_steering_variable};
 
 /// True if a setting of git names no program. The name is in lower case, for example

@@ -30,7 +30,8 @@
 
 use std::path::{Component, Path, PathBuf};
 
-use crate::shell_quoted;
+use clash_shell::shell_quoted;
+
 use crate::shell_wrapper::WrappedCommand;
 
 /// Takes the wrapper off. `None`: the string is not the wrapper, so the launcher must judge

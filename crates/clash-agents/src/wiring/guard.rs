@@ -11,9 +11,10 @@
 
 use std::path::Path;
 
+use clash_shell::shell_quoted;
+
 use crate::AgentAbilities;
 use crate::context::UserContext;
-use crate::shell_quoted::shell_quoted;
 
 /// Every client gets a longer limit in its settings.
 const HOOK_LIMIT_SECONDS: u32 = 20;

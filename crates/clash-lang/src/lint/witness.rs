@@ -8,6 +8,7 @@ use clash_policy::tool::{self, ToolKind};
 use clash_policy::{
     Action, FileCaps, FileUse, HostPattern, HostUse, InputField, PathPattern, ToolInput,
 };
+use clash_shell::quoted_argument;
 
 /// A name that no policy uses.
 const UNUSED_NAME: &str = "zzqx";
@@ -81,8 +82,8 @@ impl WitnessParts {
         let input = match tool::canonical(&tool).1 {
             ToolKind::Shell if self.words.is_empty() => ToolInput::Script(UNUSED_NAME.to_owned()),
             ToolKind::Shell => {
-                let words: Vec<String> = self.words.iter().map(|word| quoted(word)).collect();
-                ToolInput::Script(words.join(" "))
+                let words = self.words.iter().map(|word| quoted_argument(word));
+                ToolInput::Script(words.collect::<Vec<String>>().join(" "))
             }
             ToolKind::File => {
                 let path = self.path.unwrap_or_else(|| PathBuf::from("/").join(UNUSED_NAME));
@@ -147,13 +148,4 @@ fn path(pattern: &KeyPattern, places: &PolicyPlaces) -> Option<PathBuf> {
         PathPattern::Glob { pattern, .. } => Some(fixed.join(filled(pattern))),
         PathPattern::Regex { .. } => None,
     }
-}
-
-/// A word, quoted for the shell.
-fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@%+,".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
-        return word.to_owned();
-    }
-    format!("'{}'", word.replace('\'', "'\\''"))
 }

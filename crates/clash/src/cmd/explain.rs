@@ -15,8 +15,8 @@ use crate::held_path::HeldPaths;
 use crate::policy::LoadedPolicy;
 use crate::say;
 use crate::ui::{CommandOutput, Failure, TextTone};
-use clash_agents::command_line;
 use clash_agents::tool_input::{self, CallContext};
+use clash_shell::command_line;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {

@@ -2,9 +2,10 @@
 
 use std::path::Path;
 
-use clash_agents::{ConfinementMethod, HookAnswer, shell_quoted};
+use clash_agents::{ConfinementMethod, HookAnswer};
 use clash_policy::Effect;
 use clash_policy::decide::Decision;
+use clash_shell::shell_quoted;
 use serde_json::{Map, Value};
 
 use super::{HookCall, HookError};

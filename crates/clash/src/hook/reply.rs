@@ -4,9 +4,9 @@ use std::io::Write;
 
 use clash_agents::{
     Agent, ConfinementMethod, HookAnswer, HookEvent, HookMessage, HookReply, ToolError,
-    shell_quoted,
 };
 use clash_policy::{Action, ToolInput};
+use clash_shell::shell_quoted;
 use serde_json::Value;
 
 use crate::dirs::Dirs;

@@ -3,9 +3,10 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use clash_agents::{agent_with_shell_wrapper, command_line};
+use clash_agents::agent_with_shell_wrapper;
 use clash_policy::Sandbox;
 use clash_sandbox::facts::HostFacts;
+use clash_shell::command_line;
 
 use super::context::LaunchContext;
 use super::error::status;

@@ -71,7 +71,7 @@ fn the_forms_push_where_nothing_stops_them() {
     let repository = Repository::new(&m);
     let pushing = |form: &&String| {
         repository.reset();
-        let script = format!("timeout 5 bash -c {}", quoted(form));
+        let script = format!("timeout 5 bash -c {}", clash_shell::shell_quoted(form));
         repository.outside(&script);
         repository.pushed()
     };
@@ -124,10 +124,6 @@ when({"Write": {glob("$PWD/**/*.lock"): deny(reason = "lock"), default(): allow(
     m.bash("cd web && echo x > a.lock").is("deny", "lock");
     m.bash("echo {} > .claude/settings.json").is("deny", "steers the agent");
     m.bash("git log > $OUT").is("allow", "");
-}
-
-fn quoted(text: &str) -> String {
-    format!("'{}'", text.replace('\'', r"'\''"))
 }
 
 #[test]

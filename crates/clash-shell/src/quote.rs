@@ -1,5 +1,6 @@
-//! Quotes any text as one word for a shell.
+//! Writes texts as words of a shell.
 
+/// Quotes any text as one word.
 pub fn shell_quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
@@ -12,6 +13,14 @@ pub fn command_line(words: &[String]) -> String {
         .map(|word| if is_plain(word) { word.clone() } else { shell_quoted(word) })
         .collect();
     written.join(" ")
+}
+
+/// One word behind a program, with quotes only if it needs them: `--x=y` stays as it is. As
+/// the first word of a command, `x=y` would be an assignment: see [`command_line`].
+pub fn quoted_argument(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@%+,".contains(c);
+    let stays = !word.is_empty() && word.chars().all(plain);
+    if stays { word.to_owned() } else { shell_quoted(word) }
 }
 
 /// `=` makes an assignment of a first word, and a keyword begins no command.
@@ -36,6 +45,9 @@ mod tests {
         };
         assert_eq!(line(&["git", "push", "--force"]), "git push --force");
         assert_eq!(line(&["echo", "a b", "", "it's"]), r"echo 'a b' '' 'it'\''s'");
+        assert_eq!(quoted_argument("a b's"), r"'a b'\''s'");
+        assert_eq!(quoted_argument("--x=y"), "--x=y");
+        assert_eq!(quoted_argument(""), "''");
         assert_eq!(line(&["A=1", "if", "~", "*", "{"]), "'A=1' 'if' '~' '*' '{'");
     }
 }
