@@ -10,7 +10,7 @@
 //! Limits: the client asks clash only in sessions with that agent (`--agent clash`, or the
 //! setting `chat.defaultAgent`).
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clash_policy::fnv::fnv_hash;
 use clash_policy::{FileCaps, ToolInput};
@@ -29,6 +29,7 @@ use super::{
     MessageError, ParsedMessage, SampleCall, ToolUseResult, claude_like, plugin,
 };
 use crate::context::UserContext;
+use crate::project_settings::read_if_present;
 use crate::tool_input::{self, CallContext, ToolError};
 
 pub(crate) static Q: Agent = Agent {
@@ -48,7 +49,7 @@ pub(crate) static Q: Agent = Agent {
         InstallScope::Managed => Vec::new(),
     },
     steers: |user, project| vec![user.home.join(".aws/amazonq"), project.join(".amazonq")],
-    hostile: |_, project| shadowed(&project.join(".amazonq/cli-agents/clash.json"), " hook q) ||"),
+    hostile: |user, project| shadowed(user, &Q, project.join(".amazonq/cli-agents")),
     extras: AgentExtras::NONE,
 };
 
@@ -86,7 +87,7 @@ pub(crate) static KIRO: Agent = Agent {
         InstallScope::Managed => Vec::new(),
     },
     steers: |user, project| vec![user.home.join(".kiro"), project.join(".kiro")],
-    hostile: |_, project| shadowed(&project.join(".kiro/agents/clash.json"), " hook kiro) ||"),
+    hostile: |user, project| shadowed(user, &KIRO, project.join(".kiro/agents")),
     extras: AgentExtras::NONE,
 };
 
@@ -203,6 +204,16 @@ fn reply(event: HookEvent, answer: HookAnswer) -> HookReply {
 }
 
 fn agent_file(user: &UserContext, agent: &'static Agent, dir: PathBuf) -> WiredFile {
+    let (file, edit) = agent_definition(user, agent, dir);
+    WiredFile { file, edit: Box::new(edit) }
+}
+
+/// The file in a directory of agents that defines the agent of clash, and its content.
+fn agent_definition(
+    user: &UserContext,
+    agent: &'static Agent,
+    dir: PathBuf,
+) -> (PathBuf, AgentFile) {
     let line = guard::hook_line(user, agent.name, &agent.abilities);
     let hook = json!([{"matcher": "*", "command": line, "timeout_ms": 30_000}]);
     let text = json!({
@@ -217,7 +228,7 @@ fn agent_file(user: &UserContext, agent: &'static Agent, dir: PathBuf) -> WiredF
     let mark = if agent.name == "q" { " hook q) ||" } else { " hook kiro) ||" };
     let whole =
         WholeFile { agent: agent.name, text: format!("{text:#}\n"), mark, calls: ClashCall::Json };
-    WiredFile { file: dir.join("clash.json"), edit: Box::new(AgentFile { whole }) }
+    (dir.join("clash.json"), AgentFile { whole })
 }
 
 /// The agent that clash defines. The client may add to it, for example with
@@ -284,11 +295,15 @@ impl SettingsEdit for AgentFile {
 }
 
 /// A line about a project's agent of the same name: the client uses it instead of the
-/// user's.
-fn shadowed(file: &Path, mark: &str) -> Option<String> {
-    let text = std::fs::read_to_string(file).ok()?;
-    let other = !text.contains(mark);
-    other.then(|| format!("{}: takes the place of the agent clash", file.display()))
+/// user's. An agent with exactly the hooks of clash is an installation for the project.
+fn shadowed(user: &UserContext, agent: &'static Agent, dir: PathBuf) -> Option<String> {
+    let (file, own) = agent_definition(user, agent, dir);
+    let text = match read_if_present(&file) {
+        Ok(bytes) => String::from_utf8(bytes?).ok(),
+        Err(_) => None,
+    };
+    let is_ours = text.is_some_and(|text| own.has_our_hooks(&text));
+    (!is_ours).then(|| format!("{}: takes the place of the agent clash", file.display()))
 }
 
 #[cfg(test)]
@@ -332,5 +347,33 @@ mod tests {
         assert_eq!(reply(HookEvent::BeforeTool, ask).blocks.as_deref(), Some("why"));
         let allow = HookAnswer::Allow { reason: String::new(), updated_input: None };
         assert_eq!(reply(HookEvent::BeforeTool, allow), HookReply::silent());
+    }
+
+    #[test]
+    fn only_an_agent_with_the_hooks_of_clash_may_take_its_place() {
+        let dir = tempfile::tempdir().unwrap();
+        let user = UserContext {
+            home: dir.path().join("home"),
+            tmp: "/tmp".into(),
+            state: "/home/u/.local/state/clash".into(),
+            machine_state: "/nowhere".into(),
+            user_id: 1,
+            variable: |_| None,
+        };
+        let agents = dir.path().join("agents");
+        std::fs::create_dir(&agents).unwrap();
+        let told = || shadowed(&user, &Q, agents.clone());
+        assert_eq!(told(), None);
+        let (file, own) = agent_definition(&user, &Q, agents.clone());
+        let extended = own.whole.text.replace("\"tools\"", "\"mcpServers\": {}, \"tools\"");
+        for ours in [own.whole.text.as_bytes(), extended.as_bytes()] {
+            std::fs::write(&file, ours).unwrap();
+            assert_eq!(told(), None);
+        }
+        let pretends = r#"{"name": "clash", "description": "clash' hook q) ||", "hooks": {}}"#;
+        for other in [&b"{}"[..], pretends.as_bytes(), b"\xff"] {
+            std::fs::write(&file, other).unwrap();
+            assert!(told().is_some(), "{}", String::from_utf8_lossy(other));
+        }
     }
 }

@@ -66,7 +66,7 @@ impl UserContext {
 
 /// The names in a project's directory behind which clients find settings that may work
 /// against clash (`Agent::hostile`).
-const SETTINGS_NAMES: [&str; 14] = [
+const SETTINGS_NAMES: [&str; 15] = [
     ".amazonq",
     ".claude",
     ".codex",
@@ -74,6 +74,7 @@ const SETTINGS_NAMES: [&str; 14] = [
     ".gemini",
     ".github",
     ".kilo",
+    ".kilocode",
     ".kiro",
     ".opencode",
     ".qwen",
@@ -84,7 +85,9 @@ const SETTINGS_NAMES: [&str; 14] = [
 ];
 
 /// False if no client can find settings for a project. Every launch asks, so this takes
-/// one system call for each name and reads no file.
+/// one system call for each name and reads no file. It does not look at the arguments that a
+/// client was started with: the client's hook checks them, and every command that the hook
+/// lets through names its agent.
 pub fn may_have_settings(project: &Path) -> bool {
     use std::io::ErrorKind::{NotADirectory, NotFound};
     // Clients also read the directories above, up to the root of the repository.

@@ -21,7 +21,8 @@ use super::{
     HookReply, MessageError, ParsedMessage, QuestionSupport, ToolUseResult, attended, claude_like,
     patch, plugin,
 };
-use crate::context::UserContext;
+use crate::context::{UserContext, settings_roots};
+use crate::project_settings::hostile_key;
 use crate::tool_input::{self, CallContext, ToolError};
 use crate::variables;
 
@@ -230,20 +231,19 @@ fn steers(user: &UserContext, project: &Path) -> Vec<PathBuf> {
 
 /// A line about settings of a project that switch every hook off. The client also reads
 /// those of Claude Code.
-fn hostile(_: &UserContext, project: &Path) -> Option<String> {
+fn hostile(user: &UserContext, project: &Path) -> Option<String> {
     let started = attended::ancestor_arguments(AGENT.abilities.program).unwrap_or_default();
     if hides_rules(&started) {
         let what = "--deny-tool shell(…) does not see commands in their sandboxes";
         return Some(format!("{what}: put the rule into your policy instead"));
     }
-    let files = [".github/copilot", ".claude"]
-        .iter()
-        .flat_map(|dir| ["settings.json", "settings.local.json"].map(|name| (dir, name)));
-    files.into_iter().find_map(|(dir, name)| {
-        let file = project.join(dir).join(name);
-        let text = std::fs::read_to_string(&file).ok()?;
-        text.contains("disableAllHooks")
-            .then(|| format!("{}: may switch every hook off", file.display()))
+    // If the home is a repository, these are the user's own.
+    let roots = settings_roots(project).into_iter().filter(|root| *root != user.home);
+    let dirs = roots.flat_map(|root| [".github/copilot", ".claude"].map(|dir| root.join(dir)));
+    let mut files =
+        dirs.flat_map(|dir| ["settings.json", "settings.local.json"].map(|name| dir.join(name)));
+    files.find_map(|file| {
+        hostile_key(&file, "may switch every hook off", |key| key == "disableAllHooks")
     })
 }
 

@@ -29,6 +29,7 @@ pub mod own_rules;
 mod patch;
 mod pi;
 mod plugin;
+mod project_settings;
 #[cfg(test)]
 mod properties;
 mod qwen;

@@ -21,7 +21,8 @@ use super::{
     Agent, AgentAbilities, AgentExtras, ConfinementMethod, HookMessage, ToolUseResult, claude_like,
     patch, plugin,
 };
-use crate::context::UserContext;
+use crate::context::{UserContext, settings_roots};
+use crate::project_settings::{hostile_key, read_if_present};
 use crate::tool_input::{CallContext, ToolError};
 use crate::variables;
 
@@ -34,11 +35,9 @@ pub(crate) static OPENCODE: Agent = Agent {
     call,
     rewrite: claude_like::rewrite,
     reply: plugin::reply,
-    files: |user, scope| {
-        files(user, scope, &OpencodeNames { agent: "opencode", plugins: "plugins" })
-    },
-    steers: |user, project| steers(user, project, "opencode"),
-    hostile: |_, project| hostile(project, "opencode"),
+    files: |user, scope| files(user, scope, &OPENCODE_NAMES),
+    steers: |user, project| steers(user, project, &OPENCODE_NAMES),
+    hostile: |user, project| hostile(user, project, &OPENCODE_NAMES),
     extras: AgentExtras {
         history: Some(|user| {
             let data = user.path_variable(variables::XDG_DATA_HOME);
@@ -57,9 +56,9 @@ pub(crate) static KILO: Agent = Agent {
     call,
     rewrite: claude_like::rewrite,
     reply: plugin::reply,
-    files: |user, scope| files(user, scope, &OpencodeNames { agent: "kilo", plugins: "plugin" }),
-    steers: |user, project| steers(user, project, "kilo"),
-    hostile: |_, project| hostile(project, "kilo"),
+    files: |user, scope| files(user, scope, &KILO_NAMES),
+    steers: |user, project| steers(user, project, &KILO_NAMES),
+    hostile: |user, project| hostile(user, project, &KILO_NAMES),
     extras: AgentExtras::NONE,
 };
 
@@ -76,7 +75,26 @@ const ABILITIES: AgentAbilities = AgentAbilities {
 struct OpencodeNames {
     agent: &'static str,
     plugins: &'static str,
+    /// The directories of settings in a project.
+    project_dirs: &'static [&'static str],
+    /// The settings files in a project and in these directories.
+    project_files: &'static [&'static str],
 }
+
+const OPENCODE_NAMES: OpencodeNames = OpencodeNames {
+    agent: "opencode",
+    plugins: "plugins",
+    project_dirs: &[".opencode"],
+    project_files: &["opencode.json", "opencode.jsonc"],
+};
+
+/// Kilo also reads the files of OpenCode.
+const KILO_NAMES: OpencodeNames = OpencodeNames {
+    agent: "kilo",
+    plugins: "plugin",
+    project_dirs: &[".kilo", ".kilocode"],
+    project_files: &["kilo.json", "kilo.jsonc", "opencode.json", "opencode.jsonc"],
+};
 
 /// Tools that touch nothing but the client, with their names in policies.
 const INTERNAL_TOOLS: &[(&str, &str)] = &[
@@ -132,7 +150,7 @@ fn files(user: &UserContext, scope: &InstallScope, names: &OpencodeNames) -> Vec
     if *scope != InstallScope::User {
         return Vec::new();
     }
-    let OpencodeNames { agent, plugins } = *names;
+    let OpencodeNames { agent, plugins, .. } = *names;
     let config = config(user, agent);
     let text = plugin::plugin_text(include_str!("opencode/clash.js"), user, agent);
     let with_comments = config.join(format!("{agent}.jsonc"));
@@ -155,27 +173,46 @@ fn files(user: &UserContext, scope: &InstallScope, names: &OpencodeNames) -> Vec
     ]
 }
 
-fn steers(user: &UserContext, project: &Path, agent: &str) -> Vec<PathBuf> {
-    vec![
-        config(user, agent),
-        project.join(format!(".{agent}")),
-        project.join(format!("{agent}.json")),
-        project.join(format!("{agent}.jsonc")),
-    ]
+fn steers(user: &UserContext, project: &Path, names: &OpencodeNames) -> Vec<PathBuf> {
+    let own = names.project_dirs.iter().chain(names.project_files).map(|name| project.join(name));
+    std::iter::once(config(user, names.agent)).chain(own).collect()
 }
 
 /// A line about a project's settings that name another shell: its commands would not go
-/// through clash.
-fn hostile(project: &Path, agent: &str) -> Option<String> {
-    let names = ["json", "jsonc"].map(|ending| format!("{agent}.{ending}"));
-    let dirs = [project.to_path_buf(), project.join(format!(".{agent}"))];
-    let files = dirs.iter().flat_map(|dir| names.iter().map(|name| dir.join(name)));
-    files.into_iter().find_map(|file| {
-        // The client accepts more than JSON. A search in the text also finds the setting in
-        // a form that clash cannot parse.
-        let text = std::fs::read_to_string(&file).ok()?;
-        text.contains("\"shell\"").then(|| format!("{}: sets the shell", file.display()))
+/// through clash. The client reads the directories up to the root of the repository.
+fn hostile(user: &UserContext, project: &Path, names: &OpencodeNames) -> Option<String> {
+    // If the home is a repository, these are the user's own.
+    let roots = settings_roots(project).into_iter().filter(|root| *root != user.home);
+    let dirs = roots.flat_map(|root| {
+        let below: Vec<PathBuf> = names.project_dirs.iter().map(|dir| root.join(dir)).collect();
+        std::iter::once(root).chain(below)
+    });
+    let mut files = dirs.flat_map(|dir| names.project_files.iter().map(move |name| dir.join(name)));
+    files.find_map(|file| {
+        let setting = hostile_key(&file, "sets the shell", |key| {
+            key == "shell" || SUBSTITUTIONS.iter().any(|start| key.contains(start))
+        });
+        setting.or_else(|| odd_substitution(&file))
     })
+}
+
+/// Before the client parses its settings, it replaces `{env:NAME}` by a variable and
+/// `{file:PATH}` by the escaped content of a file, wherever they stand in the text. For
+/// example, `"sh{env:UNSET}ell"` becomes `"shell"`.
+const SUBSTITUTIONS: [&str; 2] = ["{env:", "{file:"];
+
+/// A line about a substitution that reaches over the end of a string or of a comment: behind
+/// it, the client reads other keys than clash.
+fn odd_substitution(file: &Path) -> Option<String> {
+    let bytes = read_if_present(file).ok().flatten()?;
+    let text = String::from_utf8_lossy(&bytes);
+    let is_odd = SUBSTITUTIONS.iter().any(|start| {
+        text.split(start).skip(1).any(|rest| {
+            let name = rest.split('}').next().unwrap_or(rest);
+            name.contains(['"', '\n', '*'])
+        })
+    });
+    is_odd.then(|| format!("{}: has a substitution that clash cannot read", file.display()))
 }
 
 #[cfg(test)]
@@ -229,13 +266,57 @@ mod tests {
         }
     }
 
+    fn user() -> UserContext {
+        UserContext {
+            home: "/home/u".into(),
+            tmp: "/tmp".into(),
+            state: "/home/u/.local/state/clash".into(),
+            machine_state: "/nowhere".into(),
+            user_id: 1,
+            variable: |_| None,
+        }
+    }
+
+    /// The client reads the shell from each of these files and texts (OpenCode 1.18.33).
     #[test]
     fn a_project_that_sets_the_shell_is_hostile() {
+        for (file, text) in [
+            ("app/.opencode/opencode.jsonc", "{ // ours\n \"shell\": \"/bin/sh\" }"),
+            ("app/opencode.json", r#"{"\u0073hell": "/bin/sh"}"#),
+            ("app/opencode.json", r#"{"sh{env:UNSET}ell": "/bin/sh"}"#),
+            ("app/opencode.json", r#"{"{file:./name}": "/bin/sh"}"#),
+            ("app/opencode.json", r#"{"username": "{env:", "x": "}"}"#),
+            ("opencode.json", r#"{"shell": "/bin/sh"}"#),
+        ] {
+            let dir = tempfile::tempdir().unwrap();
+            let project = dir.path().join("app");
+            std::fs::create_dir_all(project.join(".opencode")).unwrap();
+            std::fs::create_dir(dir.path().join(".git")).unwrap();
+            assert_eq!(hostile(&user(), &project, &OPENCODE_NAMES), None);
+            std::fs::write(dir.path().join(file), text).unwrap();
+            assert!(hostile(&user(), &project, &OPENCODE_NAMES).is_some(), "{file} {text}");
+        }
+    }
+
+    /// As seen with Kilo 7.7.7.
+    #[test]
+    fn settings_of_opencode_count_for_kilo() {
+        for file in ["opencode.json", ".kilocode/kilo.jsonc", ".kilo/opencode.json", "kilo.json"] {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join(file);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, r#"{"shell": "/bin/sh"}"#).unwrap();
+            let told = hostile(&user(), dir.path(), &KILO_NAMES);
+            assert!(told.unwrap_or_default().contains("sets the shell"), "{file}");
+        }
+    }
+
+    #[test]
+    fn usual_settings_are_not_hostile() {
         let dir = tempfile::tempdir().unwrap();
-        assert_eq!(hostile(dir.path(), "opencode"), None);
-        std::fs::create_dir(dir.path().join(".opencode")).unwrap();
-        let file = dir.path().join(".opencode/opencode.jsonc");
-        std::fs::write(file, "{ // ours\n \"shell\": \"/bin/sh\" }").unwrap();
-        assert!(hostile(dir.path(), "opencode").unwrap().contains("sets the shell"));
+        let text = r#"{"model": "x", "provider": {"y": {"options": {"apiKey": "{env:KEY}"}}},
+            "instructions": ["{file:./docs/shell.md}"], "permission": {"bash": "ask"}, }"#;
+        std::fs::write(dir.path().join("opencode.jsonc"), text).unwrap();
+        assert_eq!(hostile(&user(), dir.path(), &OPENCODE_NAMES), None);
     }
 }

@@ -74,8 +74,13 @@ fn files_with_text(dir: &Path, ending: &str) -> Vec<(PathBuf, String)> {
     let mut files: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
     files.retain(|file| file.extension().is_some_and(|found| found == ending));
     files.sort();
-    let read = |file: PathBuf| std::fs::read_to_string(&file).ok().map(|text| (file, text));
+    let read = |file: PathBuf| Some((file.clone(), lossy_text(&file)?));
     files.into_iter().filter_map(read).collect()
+}
+
+/// The text of a file. Clients in JavaScript also obey a file with bytes that are not UTF-8.
+fn lossy_text(file: &Path) -> Option<String> {
+    Some(String::from_utf8_lossy(&std::fs::read(file).ok()?).into_owned())
 }
 
 /// `prefix_rule(pattern = ["git", ["push", "fetch"]], decision = "forbidden")`
@@ -202,7 +207,7 @@ pub(crate) fn droid_rules(user: &UserContext, project: &Path) -> Vec<ClientRule>
 /// A settings file. A client does not obey a file it cannot read, so such a file is empty
 /// here.
 fn settings(file: &Path) -> Value {
-    let text = std::fs::read_to_string(file).unwrap_or_default();
+    let text = lossy_text(file).unwrap_or_default();
     serde_json::from_str(&super::wiring::json_edit::blanked(&text)).unwrap_or_default()
 }
 

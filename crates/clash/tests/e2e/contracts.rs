@@ -1,6 +1,6 @@
-//! Amazon Q, Kiro and Cursor, which cannot be installed here, by their contract:
-//! messages as their documentation has them, through the command line that clash
-//! installs for them, and the answers they are documented to honour.
+//! Amazon Q, Kiro and Cursor by their documentation, because the test machine cannot
+//! install them. The tests send documented messages through the command line that clash
+//! installs, and expect the answers that these clients are documented to obey.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::support::{Machine, Ran, Who, feed, program};
 
 struct Contract {
     agent: &'static str,
-    /// The file an installation consists of, and where in it the line stands.
+    /// The file of the installation, and the JSON pointer to the command line in it.
     file: &'static str,
     line: &'static str,
     shell: fn(&Machine, &str) -> Value,
@@ -84,7 +84,7 @@ impl Contract {
         m
     }
 
-    /// What the client would learn: `None` where the tool may run.
+    /// The refusal that the client reads; `None` if the tool may run.
     fn refusal(&self, m: &Machine, message: &Value) -> Option<String> {
         let text = fs::read_to_string(m.home().join(self.file)).unwrap();
         let settings: Value = serde_json::from_str(&text).unwrap();
@@ -131,7 +131,7 @@ fn a_bare_command_is_refused_with_the_line_to_run() {
         let ran = Ran::of(m.command("bash").args(["-c", line])).succeeds();
         assert!(out_of_reach(&format!("{}{}", ran.stdout, ran.stderr)), "{ran:?}");
         assert!(ran.stdout.contains("NoNewPrivs:\t1") && m.project().join("made.txt").exists());
-        // Once.
+        // The approval is valid once.
         Ran::of(m.command("bash").args(["-c", line])).exits(126);
         let forged = line.replace("echo made", "echo forged");
         contract.refuses(&m, &(contract.shell)(&m, &forged), "calls clash itself");
@@ -168,7 +168,7 @@ fn a_broken_hook_blocks_by_its_exit_status() {
     }
 }
 
-/// All the agents whose wiring is here: in twice is in once, and out is out.
+/// A second installation changes nothing, and `uninstall` removes everything.
 #[test]
 fn an_installation_can_be_repeated_and_taken_back() {
     let own = "{\n  // mine\n  \"theme\": \"dark\"\n}\n";
@@ -196,7 +196,7 @@ fn an_installation_can_be_repeated_and_taken_back() {
     }
 }
 
-/// Hooks of the user's stay beside clash's; a shell of theirs waits until clash is gone.
+/// The user's hooks stay beside clash's. The user's shell comes back with `uninstall`.
 #[test]
 fn the_users_own_settings_stay_or_come_back() {
     let hooks = "{\n  \"version\": 1,\n  \"hooks\": {\n    \"stop\": [{\"command\": \"./own.sh\"}]\n  }\n}\n";
@@ -216,7 +216,7 @@ fn the_users_own_settings_stay_or_come_back() {
     }
 }
 
-/// What clash would have to take the place of, and could not give back.
+/// Clash refuses to replace a setting that it could not restore.
 #[test]
 fn settings_of_other_programs_are_left_alone() {
     let m = Machine::new(Who::Me).policy(POLICY);
@@ -227,7 +227,7 @@ fn settings_of_other_programs_are_left_alone() {
     assert!(!m.home().join(".kiro/agents/clash.json").exists());
 }
 
-/// Seen with the real client: a folder that is trusted obeys these.
+/// The real client obeys these files in a trusted folder.
 #[test]
 fn copilot_does_nothing_where_a_project_disables_hooks() {
     for file in ["app/.github/copilot/settings.json", "app/.claude/settings.json"] {
@@ -242,8 +242,10 @@ fn copilot_does_nothing_where_a_project_disables_hooks() {
             Ran::from(feed(command, message.to_string().as_bytes()).wait_with_output().unwrap())
         };
         assert!(hook().succeeds().stdout.contains(r#""permissionDecision":"allow""#));
-        m.write(file, r#"{"disableAllHooks": true}"#);
-        let said = hook().succeeds().says("may switch every hook off");
-        assert!(said.stdout.contains(r#""permissionDecision":"deny""#));
+        for text in [r#"{"disableAllHooks": true}"#, r#"{"disable\u0041llHooks": true}"#] {
+            m.write(file, text);
+            let said = hook().succeeds().says("may switch every hook off");
+            assert!(said.stdout.contains(r#""permissionDecision":"deny""#));
+        }
     }
 }

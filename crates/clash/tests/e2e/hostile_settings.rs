@@ -88,9 +88,13 @@ fn the_shell_of_an_agent_refuses_hostile_settings() {
     let answer = feed(hook, message.to_string().as_bytes()).wait_with_output().unwrap();
     Ran::from(answer).succeeds();
     let shell = m.state().join("bin/clash-sh");
-    refuses_while_hostile(&m, "opencode.json", r#"{"shell": "/bin/bash"}"#, 126, || {
-        Ran::of(m.command(&shell).env("CLASH_SESSION", "test-session").args(["-c", "true"]))
-    });
+    for text in
+        [r#"{"shell": "/bin/bash"}"#, r#"{"\u0073hell": "x"}"#, r#"{"sh{env:UNSET}ell": "x"}"#]
+    {
+        refuses_while_hostile(&m, "opencode.json", text, 126, || {
+            Ran::of(m.command(&shell).env("CLASH_SESSION", "test-session").args(["-c", "true"]))
+        });
+    }
 }
 
 #[test]
