@@ -114,9 +114,10 @@ impl ApprovalSlip {
         slip.filter(|approval| approval.script == script)
     }
 
-    /// Removes the slip of this name. True if it was still there.
+    /// Removes the slip of this name. True if it was still there, or if it cannot be removed:
+    /// then the launcher could not remove it either.
     pub(crate) fn is_left(session: &Session, name: &str) -> bool {
-        is_name(name) && fs::remove_file(session.dir.join(DIR).join(name)).is_ok()
+        is_name(name) && remove(&session.dir.join(DIR).join(name)).unwrap_or(true)
     }
 
     /// Removes the slip of a finished tool call. True if it was still there: then the
@@ -132,15 +133,16 @@ impl ApprovalSlip {
     }
 
     /// Removes the slips of all questions: the user may have answered them with no.
-    pub(crate) fn discard_asked(session: &Session) {
-        for path in slips(session).unwrap_or_default() {
+    pub(crate) fn discard_asked(session: &Session) -> Result<(), ApprovalError> {
+        for path in slips(session)? {
             if read(&path).is_none_or(|approval| approval.asked) {
-                let _ = fs::remove_file(path);
+                remove(&path)?;
             }
         }
+        Ok(())
     }
 
-    /// Removes all slips, at the end of a session.
+    /// Removes all slips, at the end of a session. A slip that stays expires.
     pub(crate) fn discard_all(session: &Session) {
         for path in slips(session).unwrap_or_default() {
             let _ = fs::remove_file(path);
@@ -164,13 +166,22 @@ fn read(path: &Path) -> Option<ApprovalSlip> {
     serde_json::from_slice(&fs::read(path).ok()?).ok()
 }
 
-/// Removes the file. Of two launchers that try, only one succeeds.
+/// Removes the slip for a launcher. Of two launchers that try, only one succeeds. A slip of
+/// unknown age has expired.
 fn claim(path: &Path) -> Result<bool, ApprovalError> {
     let age = fs::metadata(path)
         .and_then(|meta| meta.modified())
         .map(|when| SystemTime::now().duration_since(when).unwrap_or_default());
+    let is_fresh = age.is_ok_and(|age| age <= LIFETIME);
+    match remove(path)? {
+        true if !is_fresh => Err(ApprovalError::Expired),
+        removed => Ok(removed),
+    }
+}
+
+/// Removes a slip. True if it was there.
+fn remove(path: &Path) -> Result<bool, ApprovalError> {
     match fs::remove_file(path) {
-        Ok(()) if age.is_ok_and(|age| age > LIFETIME) => Err(ApprovalError::Expired),
         Ok(()) => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
         Err(source) => Err(ApprovalError::Io { path: path.to_path_buf(), source }),
@@ -229,9 +240,30 @@ mod tests {
         let (_dir, session) = session();
         slip("asked").leave(&session).unwrap();
         ApprovalSlip { asked: false, ..slip("allowed") }.leave(&session).unwrap();
-        ApprovalSlip::discard_asked(&session);
+        ApprovalSlip::discard_asked(&session).unwrap();
         assert_eq!(ApprovalSlip::take_any(&session, "asked").unwrap(), None);
         assert!(ApprovalSlip::take_any(&session, "allowed").unwrap().is_some());
+    }
+
+    /// Otherwise the answer no to a question would count as a yes.
+    #[test]
+    fn slips_that_cannot_be_discarded_are_an_error() {
+        let (dir, session) = session();
+        fs::create_dir(dir.path().join(DIR).join("ab")).unwrap();
+        assert!(matches!(ApprovalSlip::discard_asked(&session), Err(ApprovalError::Io { .. })));
+        assert!(ApprovalSlip::is_left(&session, "ab"));
+        assert!(!ApprovalSlip::is_left(&session, "cd"));
+        fs::remove_dir_all(dir.path().join(DIR)).unwrap();
+        assert!(matches!(ApprovalSlip::discard_asked(&session), Err(ApprovalError::Io { .. })));
+    }
+
+    #[test]
+    fn an_old_slip_has_expired() {
+        let (dir, session) = session();
+        let name = slip("make").leave(&session).unwrap();
+        let file = fs::File::options().write(true).open(dir.path().join(DIR).join(&name)).unwrap();
+        file.set_modified(SystemTime::now() - LIFETIME * 2).unwrap();
+        assert!(matches!(ApprovalSlip::take(&session, &name, "make"), Err(ApprovalError::Expired)));
     }
 
     #[test]

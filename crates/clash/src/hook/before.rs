@@ -36,7 +36,7 @@ impl HookCall<'_> {
         } else {
             // A tool may run commands that no hook sees. There the approval of a question
             // that the user answered with no must not count.
-            ApprovalSlip::discard_asked(self.session);
+            ApprovalSlip::discard_asked(self.session)?;
         }
         let mut call = self.decide_call(action)?;
         let reason = self.reason(&mut call);
