@@ -153,8 +153,9 @@ impl PolicyFiles {
     pub(crate) fn in_force(dirs: &Dirs, project: &Path, session: Option<&Path>) -> Self {
         let mut candidates = vec![(LayerKind::Managed, PathBuf::from(MANAGED_POLICY))];
         // Not left to the compiler: so sessions without a policy of their own share one
-        // cache file.
-        let session = session.map(|dir| dir.join(SESSION_POLICY)).filter(|path| path.exists());
+        // cache file. If the file may exist, the compiler reads it or fails.
+        let may_exist = |path: &PathBuf| path.try_exists().unwrap_or(true);
+        let session = session.map(|dir| dir.join(SESSION_POLICY)).filter(may_exist);
         candidates.extend(session.map(|path| (LayerKind::Session, path)));
         candidates.extend(dirs.project_policy(project).map(|path| (LayerKind::Project, path)));
         candidates.extend(dirs.user_policies.iter().map(|path| (LayerKind::User, path.clone())));

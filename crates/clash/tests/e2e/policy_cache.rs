@@ -1,5 +1,5 @@
-//! The compiled cache: every changed input is noticed, damage is ignored, and
-//! many processes at once get one of the policies that really were there.
+//! The cache of compiled policies. Clash notices every changed input and ignores a damaged
+//! cache. Many hooks at once get either the old or the new policy.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ fn cached(m: &Machine) -> Vec<PathBuf> {
     fs::read_dir(dir).into_iter().flatten().map(|entry| entry.unwrap().path()).collect()
 }
 
-/// Waits until what was just written is old enough to be cached, and is.
+/// Waits until the files are old enough for the cache and clash has cached the policy.
 fn warm(m: &Machine, script: &str) {
     eventually("the policy is cached", || {
         cached(m).iter().for_each(|file| fs::remove_file(file).unwrap());
@@ -45,11 +45,23 @@ fn a_policy_that_appears_or_vanishes_is_noticed() {
     warm(&m, "x");
     fs::remove_file(m.project().join(".clash/policy.star")).unwrap();
     assert_eq!(effect(&m, "x"), "ask");
-    // The one that comes first of the two places for the user's.
+    // The user's policy has two places. A new file in the first place counts at once.
     let m = m.policy("when({\"Bash\": {\"x\": allow()}})");
     warm(&m, "x");
     m.write(".config/clash/policy.star", "when({\"Bash\": {\"x\": deny()}})");
     assert_eq!(effect(&m, "x"), "deny");
+}
+
+/// A session's policy may be stricter than all others, so clash must not go on without it.
+#[test]
+fn a_session_policy_that_cannot_be_read_denies() {
+    let m = Machine::new(Who::Me).policy("when({\"Bash\": {\"true\": allow()}})");
+    m.bash("true").is("allow", "");
+    let file = m.state().join("sessions/test-session/policy.star");
+    std::os::unix::fs::symlink("policy.star", &file).unwrap();
+    m.bash("true").is("deny", "policy.star");
+    fs::remove_file(file).unwrap();
+    m.bash("true").is("allow", "");
 }
 
 #[test]
@@ -78,7 +90,7 @@ fn another_compiler_compiles_anew() {
         explain().succeeds();
         !cached(&m).is_empty()
     });
-    // Nothing but the compiler is gone, and the cache no longer counts.
+    // Without the compiler, the cache does not count.
     fs::remove_file(dir.join("clash-compile")).unwrap();
     explain().fails().says("policy compiler");
 }
@@ -104,7 +116,7 @@ fn a_damaged_cache_is_no_other_policy() {
         fs::write(&file, image).unwrap();
         assert_eq!(effect(&m, "x"), "deny");
     }
-    // Something that cannot be read at all.
+    // Clash cannot read a directory as a cache file.
     fs::remove_file(&file).unwrap();
     fs::create_dir(&file).unwrap();
     assert_eq!(effect(&m, "x"), "deny");
