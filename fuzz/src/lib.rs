@@ -215,7 +215,7 @@ pub fn histories(data: &[u8]) {
     let history = HistoryFile { kind, path, changed: std::time::SystemTime::UNIX_EPOCH };
     let mut evidence = HistoryEvidence::default();
     let places = PolicyPlaces::imagined();
-    let _ = history.read_bytes(bytes, &mut |seen| {
+    let _ = history.read_bytes(bytes, &["claude"], &mut |seen| {
         let context = CallContext {
             cwd: &places.project,
             home: &places.home,

@@ -78,18 +78,27 @@ impl HistoryFile {
         Some(Self { kind, path, changed })
     }
 
-    pub(crate) fn read(&self, each: &mut CallSink<'_>) -> (io::Result<ControlFlow<()>>, ReadTally) {
+    pub(crate) fn read(
+        &self,
+        agents: &[&'static str],
+        each: &mut CallSink<'_>,
+    ) -> (io::Result<ControlFlow<()>>, ReadTally) {
         let mut tally = ReadTally::default();
-        let result = self.open(&mut tally, each);
+        let result = self.open(agents, &mut tally, each);
         (result, tally)
     }
 
     /// Reads bytes as if a file held them. A database can only be read from a file.
-    pub fn read_bytes(&self, bytes: &[u8], each: &mut CallSink<'_>) -> ReadTally {
+    pub fn read_bytes(
+        &self,
+        bytes: &[u8],
+        agents: &[&'static str],
+        each: &mut CallSink<'_>,
+    ) -> ReadTally {
         let mut tally = ReadTally::default();
         // Reading from memory cannot fail.
         let _ = match self.kind {
-            HistoryKind::Clash => own::read(&self.path, bytes, &mut tally, each),
+            HistoryKind::Clash => own::read(&self.path, bytes, agents, &mut tally, each),
             HistoryKind::Claude => claude::read(bytes, &mut tally, each),
             HistoryKind::Codex => codex::read(bytes, &mut tally, each),
             HistoryKind::Gemini => gemini::read(&self.path, bytes, &mut tally, each),
@@ -100,11 +109,16 @@ impl HistoryFile {
         tally
     }
 
-    fn open(&self, tally: &mut ReadTally, each: &mut CallSink<'_>) -> io::Result<ControlFlow<()>> {
+    fn open(
+        &self,
+        agents: &[&'static str],
+        tally: &mut ReadTally,
+        each: &mut CallSink<'_>,
+    ) -> io::Result<ControlFlow<()>> {
         let file =
             || Ok::<_, io::Error>(BufReader::with_capacity(1 << 16, File::open(&self.path)?));
         match self.kind {
-            HistoryKind::Clash => own::read(&self.path, file()?, tally, each),
+            HistoryKind::Clash => own::read(&self.path, file()?, agents, tally, each),
             HistoryKind::Claude => claude::read(file()?, tally, each),
             HistoryKind::Codex => codex::read(file()?, tally, each),
             HistoryKind::Gemini => gemini::read(&self.path, file()?, tally, each),

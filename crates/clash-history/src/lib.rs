@@ -107,8 +107,13 @@ impl ReadTally {
 /// Receives the calls one by one, and may end the reading.
 pub type CallSink<'a> = dyn FnMut(SeenCall) -> ControlFlow<()> + 'a;
 
-/// Reads histories one after the other.
-pub fn read(histories: &[HistoryFile], each: &mut CallSink<'_>) -> ReadTally {
+/// Reads histories one after the other. A call of clash's own trace has the agent `unknown`
+/// unless `agents` has its agent.
+pub fn read(
+    histories: &[HistoryFile],
+    agents: &[&'static str],
+    each: &mut CallSink<'_>,
+) -> ReadTally {
     let mut tally = ReadTally::default();
     for history in histories {
         let mut found = ReadTally { files: 1, ..ReadTally::default() };
@@ -116,7 +121,7 @@ pub fn read(histories: &[HistoryFile], each: &mut CallSink<'_>) -> ReadTally {
             found.calls += 1;
             each(seen)
         };
-        let (result, rest) = history.read(&mut counted);
+        let (result, rest) = history.read(agents, &mut counted);
         found.add(rest);
         match result {
             Ok(ControlFlow::Continue(())) => tally.add(found),

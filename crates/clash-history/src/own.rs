@@ -36,14 +36,11 @@ struct TraceLine {
 }
 
 const TRACE_VERSION: u32 = 1;
-const KNOWN_AGENTS: &[&str] = &[
-    "claude", "codex", "gemini", "opencode", "copilot", "qwen", "droid", "cline", "pi", "kilo",
-    "cursor", "amp", "terminal",
-];
 
 pub(crate) fn read(
     path: &Path,
     from: impl BufRead,
+    agents: &[&'static str],
     tally: &mut ReadTally,
     each: &mut CallSink<'_>,
 ) -> io::Result<ControlFlow<()>> {
@@ -61,7 +58,7 @@ pub(crate) fn read(
                 let refused = record.effect.as_deref() == Some("deny");
                 let seen = SeenCall {
                     when: record.time,
-                    agent: agent(record.agent.as_deref()),
+                    agent: known_agent(agents, record.agent.as_deref()),
                     call: CallId { session: record.session, id: id.clone() },
                     cwd: cwd.clone(),
                     input: input(&tool, what),
@@ -96,8 +93,9 @@ fn project(session: &Path) -> Option<PathBuf> {
     root.or_else(|| read("project")).map(PathBuf::from).filter(|path| path.is_absolute())
 }
 
-fn agent(name: Option<&str>) -> &'static str {
-    let known = KNOWN_AGENTS.iter().find(|known| Some(**known) == name);
+/// A trace may name an agent that this version of clash does not know.
+fn known_agent(agents: &[&'static str], name: Option<&str>) -> &'static str {
+    let known = agents.iter().find(|known| Some(**known) == name);
     known.copied().unwrap_or("unknown")
 }
 

@@ -20,7 +20,7 @@ fn samples() -> PathBuf {
 /// Every call on a line, and what reading came across.
 fn told(histories: &[HistoryFile]) -> (Vec<String>, ReadTally) {
     let mut calls = Vec::new();
-    let tally = read(histories, &mut |seen: SeenCall| {
+    let tally = read(histories, &["claude", "kiro"], &mut |seen: SeenCall| {
         let cwd = seen.cwd.map_or_else(|| "?".to_owned(), |path| path.display().to_string());
         let mut values: Vec<String> = seen.input.values().map(ToString::to_string).collect();
         values.sort();
@@ -160,6 +160,8 @@ fn clash_s_own_traces() {
         json!({"v": 1, "time": 3, "session": "s1", "event": "exit", "call": "a", "ok": true}),
         json!({"v": 1, "time": 4, "session": "s1", "event": "decision", "agent": "claude", "call": "b", "tool": "Bash", "what": "rm x", "effect": "deny"}),
         json!({"v": 1, "time": 5, "session": "s1", "event": "decision", "agent": "claude", "call": "c", "tool": "WebFetch", "what": "docs.rs", "effect": "ask"}),
+        json!({"v": 1, "time": 6, "session": "s1", "event": "decision", "agent": "kiro", "call": "d", "tool": "Bash", "what": "ls", "effect": "deny"}),
+        json!({"v": 1, "time": 7, "session": "s1", "event": "decision", "agent": "of a later version", "call": "e", "tool": "Bash", "what": "ls", "effect": "deny"}),
         json!({"v": 9, "time": 5, "session": "s1", "event": "decision", "tool": "Bash", "what": "no"}),
     ];
     fs::write(session.join("trace.jsonl"), lines.map(|line| line.to_string()).join("\n")).unwrap();
@@ -167,9 +169,11 @@ fn clash_s_own_traces() {
     insta::assert_snapshot!(calls.join("\n"), @r#"
     claude /work/app Bash "make" Ran
     claude /work/app Bash "rm x" Refused
+    kiro /work/app Bash "ls" Refused
+    unknown /work/app Bash "ls" Refused
     claude /work/app WebFetch "https://docs.rs/" Unknown
     "#);
-    assert_eq!((tally.calls, tally.foreign), (3, 1));
+    assert_eq!((tally.calls, tally.foreign), (5, 1));
 }
 
 #[test]

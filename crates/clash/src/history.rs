@@ -51,6 +51,12 @@ pub(crate) fn selected_histories(
     })
 }
 
+/// The names of agents in clash's own traces. A command that the user starts without an agent
+/// has the agent `terminal`.
+fn names_in_traces() -> Vec<&'static str> {
+    agents::AGENTS.iter().map(|agent| agent.name).chain(["terminal"]).collect()
+}
+
 /// One action of a history.
 #[derive(Debug)]
 pub(crate) struct PastAction {
@@ -126,7 +132,7 @@ pub(crate) fn replay(
     let mut progress = ReadProgress::new();
     let mut told = ToldCalls::default();
     let mut questions: HashMap<(&'static str, String), bool> = HashMap::new();
-    clash_history::read(&recent, &mut |seen| {
+    clash_history::read(&recent, &names_in_traces(), &mut |seen| {
         progress.step();
         if since.is_some_and(|since| seen.when.is_none_or(|when| when < since))
             || *questions
