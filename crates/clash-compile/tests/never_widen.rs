@@ -10,7 +10,6 @@ use clash_lang::{BUILT_IN, SourceReader, compile};
 use clash_oracle::{self as oracle, Dice, OracleAction as Theirs, OraclePlaces as TheirPlaces};
 use clash_policy::compare::compare;
 use clash_policy::ir::{self, IrImage};
-use clash_policy::path::NoLinks;
 use clash_policy::rule::{Layer, LayerKind};
 use clash_policy::{
     Action, Effect, FileCaps, FileUse, HostUse, JudgeContext, PolicyPlaces, ToolInput, decide,
@@ -56,14 +55,7 @@ impl Compiled {
     }
 
     fn world(&self) -> JudgeContext<'_> {
-        JudgeContext {
-            places: &self.places,
-            cwd: &self.places.project,
-            links: &NoLinks,
-            baseline: &[],
-            cage: &[],
-            lent: None,
-        }
+        JudgeContext::without_disk(&self.places)
     }
 
     fn decides(&self, action: &Theirs) -> Effect {

@@ -7,15 +7,14 @@ use clash_policy::ir::{self, IrImage};
 use clash_policy::rule::Layer;
 use clash_policy::tool;
 use clash_policy::{
-    Action, Effect, FileCaps, FileUse, HostUse, InputField, PolicyPlaces, PolicySpan, ToolInput,
-    decide,
+    Action, Effect, FileCaps, FileUse, HostUse, InputField, JudgeContext, PolicyPlaces, PolicySpan,
+    ToolInput, decide,
 };
 use starlark::values::Value;
 use starlark::values::dict::DictRef;
 use starlark::values::list::ListRef;
 
 use crate::diagnostic::PolicyWarning;
-use crate::imagined::imagined_world;
 use crate::language_error::{LanguageError, LanguageResult};
 
 #[derive(Debug)]
@@ -137,7 +136,7 @@ pub(crate) fn check(
     let layers: Vec<Layer> = [layer].into_iter().chain(built_in.cloned()).collect();
     let image = ir::encode(&layers, &[], 0);
     let places = PolicyPlaces::imagined();
-    let world = imagined_world(&places);
+    let world = JudgeContext::without_disk(&places);
     for expected in expectations {
         let opened =
             IrImage::open(&image, 0).map_err(|error| LanguageError::new(error.to_string()))?;

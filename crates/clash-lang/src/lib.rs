@@ -14,7 +14,6 @@ mod diagnostic;
 mod docs;
 mod draft;
 mod expect;
-mod imagined;
 mod language_error;
 mod leaves;
 mod library;

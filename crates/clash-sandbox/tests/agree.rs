@@ -20,7 +20,6 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use clash_policy::judge::{JudgeContext as Judged, alike_below, judge};
-use clash_policy::path::NoLinks;
 use clash_policy::{
     Effect, FileCaps, FileUse, FsRule, PathPattern, PolicyPlaces, PolicySpan, Sandbox, WriteTarget,
 };
@@ -142,14 +141,7 @@ struct Oracle {
 
 impl Oracle {
     fn world(&self) -> Judged<'_> {
-        Judged {
-            places: &self.places,
-            cwd: &self.places.project,
-            links: &NoLinks,
-            baseline: &[],
-            cage: &[],
-            lent: None,
-        }
+        Judged::without_disk(&self.places)
     }
 
     fn caps(&self, path: &Path) -> FileCaps {

@@ -26,7 +26,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use clash_policy::ir::IrImage;
-use clash_policy::path::{NoLinks, PolicyPlaces};
+use clash_policy::path::PolicyPlaces;
 use clash_policy::rule::LayerKind;
 use clash_policy::{Action, HostUse, InputField, JudgeContext, ToolInput};
 use clash_protocol::protocol_argument;
@@ -108,15 +108,7 @@ fn in_process(rounds: usize) {
     println!("images: {} and {} bytes", images[0].len(), images[1].len());
     println!("{:<28} {:>10} {:>10} {:>7}", "in process, ns (p10)", "10 rules", "5000", "ratio");
     let places = PolicyPlaces::imagined();
-    let cwd = &places.project;
-    let world = JudgeContext {
-        places: &places,
-        cwd,
-        links: &NoLinks,
-        baseline: &[],
-        cage: &[],
-        lent: None,
-    };
+    let world = JudgeContext::without_disk(&places);
     let row = |name: &str, times: [Duration; 2]| {
         let [few, many] = times.map(|time| time.as_secs_f64() * 1e9);
         println!("{name:<28} {few:>10.0} {many:>10.0} {:>7.2}", many / few);

@@ -1,15 +1,14 @@
 //! Rules that decide no action, because another rule always decides first.
 
-use clash_policy::PolicySpan;
 use clash_policy::decide::reached;
 use clash_policy::ir::{IrImage, encode};
 use clash_policy::path::PolicyPlaces;
 use clash_policy::rule::{Layer, MatchKey, PolicyRule};
+use clash_policy::{JudgeContext, PolicySpan};
 
 use super::own;
 use super::witness::actions;
 use crate::diagnostic::PolicyWarning;
-use crate::imagined::imagined_world;
 use crate::leaves::rule_leaves;
 
 pub(super) fn warnings(layer: &Layer) -> Vec<PolicyWarning> {
@@ -17,7 +16,7 @@ pub(super) fn warnings(layer: &Layer) -> Vec<PolicyWarning> {
     let opened = IrImage::open(&image, 0).ok().and_then(|ir| ir.layers().next()?.ok());
     let Some(flat) = opened else { return Vec::new() };
     let places = PolicyPlaces::imagined();
-    let world = imagined_world(&places);
+    let world = JudgeContext::without_disk(&places);
     let mut found = Vec::new();
     for (number, group) in layer.groups.iter().enumerate() {
         let leaves = rule_leaves(&group.branches).into_iter();

@@ -6,11 +6,10 @@ use std::path::Path;
 use clash_policy::judge::judge;
 use clash_policy::path::{PolicyPlaces, is_below};
 use clash_policy::rule::Layer;
-use clash_policy::{Effect, FileCaps, FileUse, FsRule, Sandbox};
+use clash_policy::{Effect, FileCaps, FileUse, FsRule, JudgeContext, Sandbox};
 
 use super::own;
 use crate::diagnostic::PolicyWarning;
-use crate::imagined::imagined_world;
 
 /// Files with keys and tokens, below the home directory: the name in the warning, and a
 /// file that the lint imagines there.
@@ -75,7 +74,7 @@ fn open_default(sandbox: &Sandbox) -> Option<PolicyWarning> {
 
 /// One warning for each rule that grants reading credentials.
 fn credentials(sandbox: &Sandbox, places: &PolicyPlaces) -> Vec<PolicyWarning> {
-    let world = imagined_world(places);
+    let world = JudgeContext::without_disk(places);
     let mut opened: Vec<(usize, Vec<&str>)> = Vec::new();
     for (name, file) in CREDENTIAL_FILES {
         let path = places.home.join(file);

@@ -77,30 +77,8 @@ when({"Bash": {"git": ask()}})
 "#), @"2:23 overlapping: allow is overruled by ask at /p/policy.star:3 / two when() calls say different things about the same key; the stricter holds");
 }
 
-/// The example policy of the documentation.
-const EXAMPLE: &str = r#"
-load("@clash//sandboxes.star", "project", "git_safe", "git_full")
-load("@clash//rust.star", "rust_full")
-
-settings(default = ask(), default_sandbox = project)
-
-when({
-    "Bash": {
-        ("cargo", "rustc", "rustup"): allow(sandbox = rust_full),
-        "git": {
-            "push": {("--force", "-f", "--mirror"): deny(reason = "rewriting shared history")},
-            ("push", "fetch", "pull", "clone"): allow(sandbox = git_full),
-            glob("**"): allow(sandbox = git_safe),
-        },
-        "curl": allow(sandbox = sandbox(name = "local_only", net = localhost(ports = [8080]))),
-        "sudo": deny(),
-    },
-    ("Read", "Glob", "Grep"): allow(sandbox = project),
-    ("Write", "Edit"): allow(sandbox = project),
-    "WebFetch": {"docs.rs": allow(), "*.github.com": allow()},
-    mode("plan"): {("Write", "Edit", "Bash"): ask()},
-})
-"#;
+/// A policy as users write it. The formatter's tests use the same file.
+const EXAMPLE: &str = include_str!("example.star");
 
 #[test]
 fn good_policies_have_no_warnings() {

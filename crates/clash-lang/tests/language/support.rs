@@ -5,7 +5,7 @@ use std::path::Path;
 
 use clash_lang::{BUILT_IN, CompileError, SourceReader, compile};
 use clash_policy::decide::DecisionCause;
-use clash_policy::path::{NoLinks, PolicyPlaces};
+use clash_policy::path::PolicyPlaces;
 use clash_policy::rule::{Layer, LayerKind};
 use clash_policy::{
     Action, Effect, FileCaps, FileUse, HostUse, JudgeContext, ToolInput, decide, ir, tool,
@@ -15,21 +15,7 @@ use clash_policy::{
 pub(crate) const POLICY_FILE: &str = "/p/policy.star";
 
 /// The sandbox of the article that introduced presets for toolchains, as printed there.
-pub(crate) const PUBLISHED_SANDBOX: &str = r#"
-rust_full = sandbox(
-name = "rust_full",
-default = ask(),
-fs = {
-subpath("$PWD", follow_worktrees=True): allow(FULL),
-"$HOME": {
-glob(".cargo/**"): allow(),
-glob(".rustup/**"): allow(),
-},
-glob("$TMPDIR/**"): allow(),
-},
-net = allow(),
-)
-"#;
+pub(crate) const PUBLISHED_SANDBOX: &str = concat!("\n", include_str!("published_sandbox.star"));
 
 /// Files by their names, for `load()`.
 #[derive(Default)]
@@ -70,14 +56,7 @@ pub(crate) fn library_source(name: &str) -> &'static str {
 
 /// An imagined machine.
 pub(crate) fn world(places: &PolicyPlaces) -> JudgeContext<'_> {
-    JudgeContext {
-        places,
-        cwd: &places.project,
-        links: &NoLinks,
-        baseline: &[],
-        cage: &[],
-        lent: None,
-    }
+    JudgeContext::without_disk(places)
 }
 
 /// The effect, sandbox and cause of a layer's decision about `git push`,

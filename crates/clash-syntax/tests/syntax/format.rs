@@ -25,28 +25,8 @@ fn the_library_is_written_in_the_style() {
 }
 
 #[test]
-fn the_example_of_the_specification_keeps_its_shape() {
-    let source = r#"load("@clash//rust.star", "rust_full")
-load("@clash//sandboxes.star", "git_full", "git_safe", "project")
-
-settings(default = ask(), default_sandbox = project)
-
-when({
-    "Bash": {
-        ("cargo", "rustc", "rustup"): allow(sandbox = rust_full),
-        "git": {
-            "push": {("--force", "-f", "--mirror"): deny(reason = "rewriting shared history")},
-            ("push", "fetch", "pull", "clone"): allow(sandbox = git_full),
-            glob("**"): allow(sandbox = git_safe),
-        },
-        "curl": allow(sandbox = sandbox(name = "local_only", net = localhost(ports = [8080]))),
-        "sudo": deny(),
-    },
-    ("Read", "Glob", "Grep"): allow(sandbox = project),
-    "WebFetch": {"docs.rs": allow(), "*.github.com": allow()},
-    mode("plan"): {("Write", "Edit", "Bash"): ask()},
-})
-"#;
+fn the_example_policy_keeps_its_shape() {
+    let source = include_str!("../../../clash-lang/tests/language/example.star");
     assert_eq!(checked(source), source);
 }
 

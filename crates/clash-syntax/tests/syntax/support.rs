@@ -17,22 +17,9 @@ pub(crate) fn library() -> Vec<String> {
     sources
 }
 
-/// What the posts about clash show, as they print it.
+/// The policies in the articles about clash, as printed there.
 pub(crate) const POSTS: &[&str] = &[
-    r#"rust_full = sandbox(
-name = "rust_full",
-default = ask(),
-fs = {
-subpath("$PWD", follow_worktrees=True): allow(FULL),
-"$HOME": {
-glob(".cargo/**"): allow(),
-glob(".rustup/**"): allow(),
-},
-glob("$TMPDIR/**"): allow(),
-},
-net = allow(),
-)
-"#,
+    include_str!("../../../clash-lang/tests/language/published_sandbox.star"),
     r#"load("@clash//sandboxes.star", "project")
 load("@clash//rust.star", "rust_full")
 load("@clash//sandboxes.star", "git_safe", "git_full")

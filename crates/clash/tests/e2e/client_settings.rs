@@ -11,102 +11,112 @@ use serde_json::{Value, json};
 
 use crate::support::{Machine, Ran, Who, backups, skipped};
 
-/// What a client does to its settings.
+/// How a client changes its settings.
 struct Changes {
     agent: &'static str,
     /// The file clash edits, and the user's text in it before.
     file: &'static str,
     text: &'static str,
-    /// Command lines of the client; `@MARKET@` is a directory of plugins.
-    first: &'static [&'static str],
-    second: &'static [&'static str],
-    /// Stands in one of the client's files afterwards.
+    /// Two command lines of the client; `@MARKET@` is a directory of plugins.
+    commands: [&'static [&'static str]; 2],
+    /// One of the client's files, and a text that it contains afterwards.
     shows: (&'static str, &'static str),
 }
+
+/// Commands that add two servers.
+const ADD_SERVERS: [&[&str]; 2] =
+    [&["mcp", "add", "foo", "--", "echo", "hi"], &["mcp", "add", "bar", "--", "echo", "ho"]];
+const ADD_SERVERS_FOR_USER: [&[&str]; 2] = [
+    &["mcp", "add", "foo", "echo", "hi", "-s", "user"],
+    &["mcp", "add", "bar", "echo", "ho", "-s", "user"],
+];
 
 const CODEX: Changes = Changes {
     agent: "codex",
     file: ".codex/config.toml",
     text: "# mine\nmodel = \"x\" # too\nsandbox_mode = 'read-only' # why\n\n# about hooks\n[[hooks.PreToolUse]]\n[[hooks.PreToolUse.hooks]]\ntype = \"command\"\ncommand = \"lint\"\n\n[projects.\"/p\"]\ntrust_level = \"trusted\"\n",
-    first: &["mcp", "add", "foo", "--", "echo", "hi"],
-    second: &["mcp", "add", "bar", "--env", "A=1", "--", "echo", "ho"],
+    commands: [
+        &["mcp", "add", "foo", "--", "echo", "hi"],
+        &["mcp", "add", "bar", "--env", "A=1", "--", "echo", "ho"],
+    ],
     shows: (".codex/config.toml", "[mcp_servers.foo]"),
 };
 
 const ALL: [Changes; 12] = [
     CODEX,
     Changes { text: "model = \"x\"", ..CODEX },
-    Changes { second: &["mcp", "remove", "foo"], shows: (".codex/config.toml", "# mine"), ..CODEX },
+    Changes {
+        commands: [CODEX.commands[0], &["mcp", "remove", "foo"]],
+        shows: (".codex/config.toml", "# mine"),
+        ..CODEX
+    },
     Changes {
         agent: "claude",
         file: ".claude/settings.json",
         text: "{\n\t\"model\": \"opus\",   \"unknown\": [1,\n2]\n}",
-        first: &["plugin", "marketplace", "add", "@MARKET@"],
-        second: &["mcp", "add", "foo", "-s", "user", "--", "echo", "hi"],
+        commands: [
+            &["plugin", "marketplace", "add", "@MARKET@"],
+            &["mcp", "add", "foo", "-s", "user", "--", "echo", "hi"],
+        ],
         shows: (".claude/settings.json", "extraKnownMarketplaces"),
     },
     Changes {
         agent: "gemini",
         file: ".gemini/settings.json",
         text: "// mine\n{\n  \"ui\": {\"theme\": \"x\"} // last\n}\n",
-        first: &["mcp", "add", "foo", "echo", "hi", "-s", "user"],
-        second: &["mcp", "add", "bar", "echo", "ho", "-s", "user"],
+        commands: ADD_SERVERS_FOR_USER,
         shows: (".gemini/settings.json", "\"bar\""),
     },
     Changes {
         agent: "qwen",
         file: ".qwen/settings.json",
         text: "{\n  \"model\": {\n    \"name\": \"x\"\n  }\n}\n",
-        first: &["mcp", "add", "foo", "echo", "hi", "-s", "user"],
-        second: &["mcp", "add", "bar", "echo", "ho", "-s", "user"],
+        commands: ADD_SERVERS_FOR_USER,
         shows: (".qwen/settings.json", "\"bar\""),
     },
     Changes {
         agent: "opencode",
         file: ".config/opencode/opencode.json",
         text: "{\n  // mine\n  \"model\": \"a/b\", // and a comma\n}\n",
-        first: &["mcp", "add", "foo", "--", "echo", "hi"],
-        second: &["mcp", "add", "bar", "--", "echo", "ho"],
+        commands: ADD_SERVERS,
         shows: (".config/opencode/opencode.json", "\"bar\""),
     },
     Changes {
         agent: "droid",
         file: ".factory/settings.json",
         text: "{\"customModels\":[{\"model\":\"x\"}]}",
-        first: &["mcp", "add", "foo", "echo"],
-        second: &["mcp", "add", "bar", "echo"],
+        commands: [&["mcp", "add", "foo", "echo"], &["mcp", "add", "bar", "echo"]],
         shows: (".factory/mcp.json", "\"bar\""),
     },
     Changes {
         agent: "copilot",
         file: ".copilot/settings.json",
         text: "{\n  // mine\n  \"theme\": \"x\"\n}\n",
-        first: &["mcp", "add", "foo", "--", "echo", "hi"],
-        second: &["mcp", "add", "bar", "--", "echo", "ho"],
+        commands: ADD_SERVERS,
         shows: (".copilot/mcp-config.json", "\"bar\""),
     },
     Changes {
         agent: "kilo",
         file: ".config/kilo/kilo.json",
         text: "{\n  // mine\n  \"model\": \"a/b\", // and a comma\n}\n",
-        first: &["mcp", "add", "foo", "--", "echo", "hi"],
-        second: &["mcp", "add", "bar", "--", "echo", "ho"],
+        commands: ADD_SERVERS,
         shows: (".config/kilo/kilo.json", "\"bar\""),
     },
     Changes {
         agent: "cline",
         file: ".cline/data/settings/cline_mcp_settings.json",
         text: "{\"mcpServers\": {}}",
-        first: &["mcp", "add", "--yes", "foo", "--", "echo", "hi"],
-        second: &["mcp", "add", "--yes", "bar", "--", "echo", "ho"],
+        commands: [
+            &["mcp", "add", "--yes", "foo", "--", "echo", "hi"],
+            &["mcp", "add", "--yes", "bar", "--", "echo", "ho"],
+        ],
         shows: (".cline/data/settings/cline_mcp_settings.json", "\"bar\""),
     },
     Changes {
         agent: "pi",
         file: ".pi/agent/settings.json",
         text: "{\n  \"theme\": \"x\"\n}\n",
-        first: &["install", "@MARKET@/p"],
-        second: &["install", "@MARKET@/q"],
+        commands: [&["install", "@MARKET@/p"], &["install", "@MARKET@/q"]],
         shows: (".pi/agent/settings.json", "/q\""),
     },
 ];
@@ -141,10 +151,29 @@ fn market() -> tempfile::TempDir {
     dir
 }
 
-/// The text with everything that names the home of this machine in other words.
+/// The text of a file, with `~` for the home of the machine.
 fn read(m: &Machine, file: &str) -> String {
     let text = fs::read_to_string(m.home().join(file)).unwrap();
     text.replace(&m.home().display().to_string(), "~")
+}
+
+/// Two machines on which the file gets the same two changes. Only the first has clash: it
+/// installs clash before each change.
+fn with_and_without(
+    agent: &str,
+    (file, text): (&str, &str),
+    changes: [&dyn Fn(&Machine); 2],
+) -> (Machine, Machine) {
+    let (with, without) = (Machine::new(Who::Me), Machine::new(Who::Me));
+    for m in [&with, &without] {
+        m.write(file, text);
+    }
+    for change in changes {
+        with.clash(["install", "--agent", agent, "--yes"]).succeeds();
+        change(&with);
+        change(&without);
+    }
+    (with, without)
 }
 
 #[test]
@@ -157,26 +186,19 @@ fn changes_of_the_client_and_the_user_survive_clash() {
             skipped(&format!("settings of the real {}: {variable} is not set", changes.agent));
             continue;
         };
-        let (with, without) = (Machine::new(Who::Me), Machine::new(Who::Me));
-        let install = || with.clash(["install", "--agent", changes.agent, "--yes"]).succeeds();
-        for m in [&with, &without] {
-            m.write(changes.file, changes.text);
-        }
-        install();
-        for m in [&with, &without] {
-            client(m, &program, &market, changes.first);
-        }
-        install();
-        for m in [&with, &without] {
-            client(m, &program, &market, changes.second);
-        }
+        let run = |m: &Machine, at: usize| client(m, &program, &market, changes.commands[at]);
+        let (with, without) = with_and_without(
+            changes.agent,
+            (changes.file, changes.text),
+            [&|m| run(m, 0), &|m| run(m, 1)],
+        );
         let before = fs::read_to_string(with.home().join(changes.file)).unwrap();
         with.clash(["uninstall", "--agent", changes.agent]).succeeds();
         for file in [changes.file, changes.shows.0] {
             assert_eq!(read(&with, file), read(&without, file), "{}: {file}", changes.agent);
         }
         assert!(read(&with, changes.shows.0).contains(changes.shows.1), "{}", changes.agent);
-        // The state right before the last change is kept, unless it was not changed.
+        // If uninstalling changed the file, clash has kept the text before that change.
         if before != fs::read_to_string(with.home().join(changes.file)).unwrap() {
             assert!(backups(&with).contains(&before), "{}", changes.agent);
             assert!(backups(&with).contains(&changes.text.to_owned()), "{}", changes.agent);
@@ -184,8 +206,8 @@ fn changes_of_the_client_and_the_user_survive_clash() {
     }
 }
 
-/// Clients that are not here, with an edit like theirs: the whole file written anew
-/// with a member more.
+/// Clients that this machine does not have. The test edits their files as they would: it
+/// writes the whole file with one member more.
 const EDITED: [(&str, &str, &str); 4] = [
     (
         "cursor",
@@ -207,19 +229,11 @@ fn add_member(m: &Machine, file: &str, name: &str) {
 #[test]
 fn edits_like_those_of_absent_clients_survive_clash() {
     for (agent, file, text) in EDITED {
-        let (with, without) = (Machine::new(Who::Me), Machine::new(Who::Me));
-        let install = || with.clash(["install", "--agent", agent, "--yes"]).succeeds();
-        for m in [&with, &without] {
-            m.write(file, text);
-        }
-        install();
-        for m in [&with, &without] {
-            add_member(m, file, "first");
-        }
-        install();
-        for m in [&with, &without] {
-            add_member(m, file, "second");
-        }
+        let (with, without) = with_and_without(
+            agent,
+            (file, text),
+            [&|m| add_member(m, file, "first"), &|m| add_member(m, file, "second")],
+        );
         with.clash(["uninstall", "--agent", agent]).succeeds();
         assert_eq!(read(&with, file), read(&without, file), "{agent}: {file}");
     }

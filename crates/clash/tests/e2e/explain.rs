@@ -1,4 +1,4 @@
-//! What people read: `explain`, `sandbox`, help.
+//! The texts that users read: `explain`, `sandbox`, help.
 
 use crate::support::{Machine, Who};
 
@@ -12,7 +12,7 @@ when({
 })
 "#;
 
-/// The home of each run is different; what is shown is not.
+/// The output, with `~` for the home, which differs between runs.
 fn shown(m: &Machine, args: &[&str]) -> String {
     let ran = m.clash(args.iter().copied());
     let text = format!("{}{}", ran.stdout, ran.stderr);
@@ -22,33 +22,24 @@ fn shown(m: &Machine, args: &[&str]) -> String {
         .collect()
 }
 
+/// The output without its last part, which is the output of `clash sandbox show` for the
+/// sandbox of the decision.
+#[track_caller]
+fn before_sandbox(m: &Machine, sandbox: &str, args: &[&str]) -> String {
+    let (whole, last) = (shown(m, args), shown(m, &["sandbox", "show", sandbox]));
+    let before = whole.strip_suffix(&last).and_then(|text| text.strip_suffix('\n'));
+    before.unwrap_or_else(|| panic!("{whole}\ndoes not end with\n{last}")).to_owned()
+}
+
 #[test]
 fn a_command_is_explained_with_its_rule_and_its_sandbox() {
     let m = Machine::new(Who::Me).policy(POLICY);
-    insta::assert_snapshot!(shown(&m, &["explain", "bash", "cd x && cargo build"]), @r"
+    insta::assert_snapshot!(before_sandbox(&m, "rust_full", &["explain", "bash", "cd x && cargo build"]), @r"
     allow: `cargo build` is allowed (rule at ~/.clash/policy.star:4)
 
     commands:
       allow  cd x  [needs no rule of its own]
       allow  cargo build  [user Bash > cargo at ~/.clash/policy.star:4, sandbox rust_full]
-
-    sandbox rust_full (@clash//rust.star:23): cargo, rustc and rustup: the project, the Rust toolchain, the network.
-      allow rwcdx  $PWD/**
-      allow rwcdx  $TMPDIR/**
-      allow r      $HOME/.gitconfig
-      allow r      $HOME/.config/git/attributes
-      allow r      $HOME/.config/git/config
-      allow r      $HOME/.config/git/ignore
-      cache rwcdx  $CARGO_HOME/registry/**
-      cache rwcdx  $CARGO_HOME/git/**
-      allow rx     $CARGO_HOME/bin/**
-      allow r      $CARGO_HOME/config.toml
-      allow r      $CARGO_HOME/config
-      allow rx     $RUSTUP_HOME/**
-      cache rwcdx  $SCCACHE_DIR/**
-      allow rx     the system's programs and libraries
-      ask   rwcdx  every other path: commands are blocked, file tools ask
-      allow        network
     ");
     insta::assert_snapshot!(shown(&m, &["explain", "bash", "git -C . push --force"]), @r"
     deny: `git -C . push --force` is denied (rule at ~/.clash/policy.star:5): rewriting shared history
@@ -56,46 +47,24 @@ fn a_command_is_explained_with_its_rule_and_its_sandbox() {
     commands:
       deny   git -C . push --force  [user Bash > git > push > --force at ~/.clash/policy.star:5]
     ");
-    insta::assert_snapshot!(shown(&m, &["explain", "bash", "echo $(date)"]), @r"
+    insta::assert_snapshot!(before_sandbox(&m, "project", &["explain", "bash", "echo $(date)"]), @r"
     ask: `date` needs your approval: no rule matches it, the default is ask
 
     commands:
       ask    date  [default of the built-in policy at @clash//default.star:7, sandbox project]
       allow  echo $(date)  [needs no rule of its own]
-
-    sandbox project (@clash//sandboxes.star:8): The project and the session's temporary directory; no network.
-      allow rwcdx  $PWD/**
-      allow rwcdx  $TMPDIR/**
-      allow r      $HOME/.gitconfig
-      allow r      $HOME/.config/git/attributes
-      allow r      $HOME/.config/git/config
-      allow r      $HOME/.config/git/ignore
-      allow rx     the system's programs and libraries
-      ask   rwcdx  every other path: commands are blocked, file tools ask
-      deny         network
     ");
 }
 
 #[test]
 fn files_and_pages_are_explained_too() {
     let m = Machine::new(Who::Me).policy(POLICY);
-    insta::assert_snapshot!(shown(&m, &["explain", "read", "../notes.txt"]), @r"
+    insta::assert_snapshot!(before_sandbox(&m, "project", &["explain", "read", "../notes.txt"]), @r"
     ask: `~/notes.txt` needs your approval: sandbox project does not grant read there
 
     because:
       ask    ~/notes.txt  [default of the built-in policy at @clash//default.star:7, sandbox project]
              sandbox project says ask read by its default
-
-    sandbox project (@clash//sandboxes.star:8): The project and the session's temporary directory; no network.
-      allow rwcdx  $PWD/**
-      allow rwcdx  $TMPDIR/**
-      allow r      $HOME/.gitconfig
-      allow r      $HOME/.config/git/attributes
-      allow r      $HOME/.config/git/config
-      allow r      $HOME/.config/git/ignore
-      allow rx     the system's programs and libraries
-      ask   rwcdx  every other path: commands are blocked, file tools ask
-      deny         network
     ");
     insta::assert_snapshot!(shown(&m, &["explain", "read", "../.ssh/id_ed25519"]), @r"
     deny: `~/.ssh/id_ed25519` is denied: it holds ssh keys, and no rule names it
@@ -155,6 +124,18 @@ fn sandboxes_can_be_looked_at() {
       allow rx     the system's programs and libraries
       ask   rwcdx  every other path: commands are blocked, file tools ask
       allow        network
+    ");
+    insta::assert_snapshot!(shown(&m, &["sandbox", "show", "project"]), @r"
+    sandbox project (@clash//sandboxes.star:8): The project and the session's temporary directory; no network.
+      allow rwcdx  $PWD/**
+      allow rwcdx  $TMPDIR/**
+      allow r      $HOME/.gitconfig
+      allow r      $HOME/.config/git/attributes
+      allow r      $HOME/.config/git/config
+      allow r      $HOME/.config/git/ignore
+      allow rx     the system's programs and libraries
+      ask   rwcdx  every other path: commands are blocked, file tools ask
+      deny         network
     ");
     insta::assert_snapshot!(shown(&m, &["sandbox", "show", "rust"]), @r"
     clash: there is no sandbox `rust`

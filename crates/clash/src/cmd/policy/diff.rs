@@ -7,7 +7,6 @@ use clash_policy::compare::{
     ActionChange, ComparedDecision, ComparedGrant, GrantChange, PolicyComparison, RightsChange,
     SandboxChange, compare,
 };
-use clash_policy::path::NoLinks;
 use clash_policy::{JudgeContext, PolicyPlaces};
 use serde_json::{Value, json};
 
@@ -47,14 +46,7 @@ pub(in crate::cmd) fn differences(
     new: &LoadedPolicy,
 ) -> Result<PolicyComparison, Failure> {
     let (places, baseline) = (PolicyPlaces::imagined(), readable_by_tools());
-    let world = JudgeContext {
-        places: &places,
-        cwd: &places.project,
-        links: &NoLinks,
-        baseline: &baseline,
-        cage: &[],
-        lent: None,
-    };
+    let world = JudgeContext { baseline: &baseline, ..JudgeContext::without_disk(&places) };
     let (old, new) = (old.ir(), new.ir());
     Ok(compare((old, &old.to_layers()?), (new, &new.to_layers()?), &world)?)
 }
