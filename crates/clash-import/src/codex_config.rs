@@ -99,7 +99,7 @@ impl ConfigReader {
     ) -> ImportResult<()> {
         let at = format!("permissions.{name}");
         let Some(profile) = child(profiles, name, "permissions")? else {
-            let why = "there is no such profile, so what it restricts is not known";
+            let why = "there is no such profile, so clash does not know its restrictions";
             self.draft.left_out(&EntryOrigin::new("permissions", name), Some(Effect::Deny), why);
             return Ok(());
         };
@@ -135,7 +135,7 @@ impl ConfigReader {
                         let origin =
                             EntryOrigin::new(format!("{at}.{key}"), path.get_ref().as_ref());
                         if on.get_ref().as_bool() != Some(false) {
-                            let why = "a further root gets no rights of the project";
+                            let why = "a further root does not get the rights of the project";
                             self.draft.left_out(&origin, Some(Effect::Allow), why);
                         }
                     }
@@ -165,7 +165,7 @@ impl ConfigReader {
                 writable(&[ImportedPath::all_of(PathRoot::Tmp), tmp], origin, sandbox);
             }
             _ => {
-                let why = "it is no profile that can be imported";
+                let why = "clash cannot import this profile";
                 self.draft.left_out(origin, Some(Effect::Allow), why);
                 return false;
             }
@@ -290,7 +290,7 @@ impl ConfigReader {
             let origin = EntryOrigin::new(at, decision.unwrap_or_default());
             match ImportedHost::read(name) {
                 _ if effect == Effect::Allow && limited => {
-                    let why = "only reading is allowed there, which cannot be said of a host";
+                    let why = "it allows only reading, and no rule about a host can say that";
                     self.draft.left_out(&origin, Some(effect), why);
                 }
                 Ok(host) if effect == Effect::Deny || !host.allowed(&[]).is_empty() => {
@@ -307,7 +307,7 @@ impl ConfigReader {
         }
         sandbox.net = if enabled { ImportedNet::Hosts(hosts) } else { ImportedNet::Deny };
         if enabled && domains.is_none() {
-            let why = "no hosts are named, so none is opened";
+            let why = "it names no hosts, so clash opens none";
             let origin = EntryOrigin::new(format!("{at}.enabled"), "true");
             self.draft.left_out(&origin, Some(Effect::Allow), why);
         }
@@ -321,7 +321,7 @@ impl ConfigReader {
             let origin = EntryOrigin::new(format!("{at}.{key}"), value.get_ref().type_str());
             // Hooks on the traffic take something away as well as adding to it.
             let effect = if key == "mitm" { Effect::Deny } else { Effect::Allow };
-            let why = "there is nothing like it in a policy";
+            let why = "a policy has no such setting";
             self.draft.left_out(&origin, Some(effect), why);
         }
         Ok(())
@@ -336,7 +336,7 @@ impl ConfigReader {
             "read-only" => read_only(&origin, &mut sandbox),
             "workspace-write" => self.workspace_write(root, &origin, &mut sandbox)?,
             "danger-full-access" => {
-                let why = "running without a sandbox is not imported";
+                let why = "clash does not import a mode without a sandbox";
                 self.draft.left_out(&origin, Some(Effect::Allow), why);
                 return Ok(());
             }
@@ -398,7 +398,7 @@ impl ConfigReader {
             let leaf = ImportedRule::noting(origin.to_string());
             self.draft.command_rule(Effect::Allow, Vec::new(), leaf);
         } else if policy != "untrusted" {
-            let why = "commands run unasked only in a sandbox that was imported: they ask";
+            let why = "commands run without a question only in an imported sandbox: they ask";
             self.draft.left_out(&origin, Some(Effect::Allow), why);
         }
         Ok(())

@@ -68,7 +68,7 @@ impl RulesReader<'_> {
             StatementKind::Pass => return Ok(()),
             // Rules that use the name are reported on their own.
             StatementKind::Assign { .. } => {
-                self.draft.left_out(&origin, None, "names for values are not read");
+                self.draft.left_out(&origin, None, "clash does not read assignments");
                 return Ok(());
             }
             _ => None,
@@ -77,13 +77,13 @@ impl RulesReader<'_> {
             Some((Some("prefix_rule"), call)) => self.prefix_rule(call, &origin, line),
             Some((Some("network_rule"), call)) => self.network_rule(call, &origin),
             Some((Some("host_executable"), _)) => {
-                let why = "a program is matched by what its name stands for on this machine";
+                let why = "clash matches a program by its name";
                 self.draft.left_out(&origin, None, why);
                 Ok(())
             }
             // It may make rules of any effect, so it counts as a deny.
             _ => {
-                let why = "it would have to be evaluated; only calls with plain values are read";
+                let why = "clash does not evaluate it: it reads only calls with plain values";
                 self.draft.left_out(&origin, Some(Effect::Deny), why);
                 Ok(())
             }
@@ -178,7 +178,7 @@ impl RulesReader<'_> {
             Some(Some("prompt")) => Effect::Ask,
             _ => Effect::Deny,
         };
-        let why = "it has values that would have to be evaluated, or arguments that are not known";
+        let why = "it has values that clash does not evaluate, or unknown arguments";
         self.draft.left_out(origin, Some(effect), why);
         Ok(())
     }
@@ -205,7 +205,7 @@ impl RulesReader<'_> {
             Some("socks5_tcp") => None,
             Some("socks5_udp") => {
                 if effect == Effect::Allow {
-                    self.draft.left_out(origin, Some(effect), "there is no way out for datagrams");
+                    self.draft.left_out(origin, Some(effect), "clash lets no datagrams out");
                 }
                 return Ok(());
             }
@@ -213,13 +213,13 @@ impl RulesReader<'_> {
         };
         let read = ImportedHost::one(name).and_then(|host| match host.name {
             ImportedName::One(_) | ImportedName::Address(_) | ImportedName::Localhost => Ok(host),
-            _ => Err("a rule here names one host"),
+            _ => Err("a rule names one host"),
         });
         match read {
             Ok(host) if effect == Effect::Allow => {
                 let host = ImportedHost { port, ..host };
                 if host.allowed(&[]).is_empty() {
-                    let why = "this machine is opened by its ports";
+                    let why = "a policy opens single ports of this machine";
                     self.draft.left_out(origin, Some(effect), why);
                 } else {
                     self.hosts.push((host, effect, origin.clone()));

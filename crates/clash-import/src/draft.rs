@@ -111,7 +111,8 @@ impl ImportDraft {
             let (draft, lost) = sandbox.draft()?;
             sandboxes.push(draft);
             for origin in lost {
-                let why = "a deny covers it, which wins here whatever its length";
+                let why =
+                    "a deny rule covers it, and in clash the deny wins even over a longer path";
                 self.narrowed.push(origin.entry(Some(Effect::Allow), why));
             }
         }

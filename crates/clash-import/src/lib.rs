@@ -130,7 +130,7 @@ pub struct ImportedPolicy {
 
 #[derive(Debug, thiserror::Error)]
 pub enum ImportError {
-    #[error("`{name}` is in no format that can be imported")]
+    #[error("`{name}` has no format that clash can import")]
     Unknown { name: String },
     #[error("the file is larger than {limit} bytes")]
     TooLarge { limit: usize },

@@ -160,7 +160,7 @@ pub(crate) fn in_list(
     } else if let Some((root, rest)) = variable(text) {
         (root, Vec::new(), rest)
     } else if text.starts_with('$') {
-        return Err("the value of the variable is not known");
+        return Err("clash does not know the value of the variable");
     } else {
         let (root, names) = based(base).ok_or(RELATIVE_BASE)?;
         (root, names, text)
@@ -187,7 +187,8 @@ fn build(
             return Err("`..` leads out of the place that is known");
         }
         // The parent is unknown, so every path with this name is covered.
-        differs = Some("where `..` leads is not known, so the name is covered everywhere");
+        differs =
+            Some("clash does not know where `..` leads, so the rule covers this name everywhere");
         names.drain(..=at);
         root = PathRoot::Slash;
         parts = vec![PathPart::AnyDepth];
@@ -196,7 +197,7 @@ fn build(
         let (part, exact) = part(name);
         if !exact {
             if side == RuleSide::Allow {
-                return Err("no key has `[…]` or an escaped wildcard");
+                return Err("a key cannot contain `[…]` or an escaped wildcard");
             }
             differs = Some("`[…]` or an escaped wildcard covers any character");
         }
@@ -209,7 +210,7 @@ fn build(
             return Err("the path is too deep");
         }
         parts.truncate(MAX_PATH_PARTS);
-        differs = Some("the path is too deep, so its beginning is covered");
+        differs = Some("the path is too deep, so the rule covers its beginning");
     }
     while parts.last() == Some(&PathPart::AnyDepth) {
         parts.pop();

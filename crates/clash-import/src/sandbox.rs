@@ -115,7 +115,7 @@ impl PathRights {
                 }
             }
             if repeated > MAX_REPEATED_DENIES {
-                let what = "denies that lie across allows";
+                let what = "denies that overlap with allows";
                 return Err(ImportError::TooMany { what, limit: MAX_REPEATED_DENIES });
             }
         }

@@ -50,11 +50,13 @@ pub(crate) fn read(content: &str) -> ImportResult<ImportDraft> {
     for (key, value) in &settings {
         let (effect, why) = match key.as_str() {
             "filesystem" | "network" | "credentials" | "command" | "$schema" => continue,
-            "extends" => (Some(Effect::Deny), "what the other file restricts is not known"),
-            "ssh" => (Some(Effect::Deny), "rules for commands on other machines cannot be written"),
-            "ignoreViolations" => (None, "violations are reported, not ignored"),
+            "extends" => {
+                (Some(Effect::Deny), "clash does not know the restrictions of the other file")
+            }
+            "ssh" => (Some(Effect::Deny), "a policy has no rules for commands on other machines"),
+            "ignoreViolations" => (None, "clash reports violations and ignores none"),
             _ if matches!(value, Value::Null | Value::Bool(false)) => continue,
-            _ => (None, "there is nothing like it in a policy"),
+            _ => (None, "a policy has no such setting"),
         };
         draft.left_out(&EntryOrigin::new(key.as_str(), value.to_string()), effect, why);
     }
@@ -116,7 +118,7 @@ fn filesystem(
             "allowManagedReadPathsOnly" => {
                 (Some(Effect::Deny), "which lists are managed is not known here")
             }
-            _ => (None, "there is nothing like it in a policy"),
+            _ => (None, "a policy has no such setting"),
         };
         draft.left_out(&EntryOrigin::new(json::join(&at, key), value.to_string()), effect, why);
     }

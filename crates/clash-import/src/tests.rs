@@ -33,7 +33,7 @@ fn what_is_no_settings_file_is_an_error() {
         let source = ImportSource { name: "x", bytes, base: SettingsBase::Project };
         import(&source).unwrap_err().to_string()
     };
-    assert_eq!(error(b"hello"), "`x` is in no format that can be imported");
+    assert_eq!(error(b"hello"), "`x` has no format that clash can import");
     assert_eq!(error(b"{\"permissions\": \xff}"), "the file is not UTF-8 text");
     assert_eq!(error(&vec![b' '; MAX_SETTINGS_BYTES + 1]), "the file is larger than 1048576 bytes");
 }

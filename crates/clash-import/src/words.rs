@@ -12,7 +12,7 @@ use clash_syntax::draft::KeyDraft;
 
 use crate::text::regex_escape;
 
-const WIDER: &str = "it covers every command that begins so";
+const WIDER: &str = "it covers every command with this beginning";
 
 /// No user writes patterns with more words.
 const MAX_PATTERN_WORDS: usize = 24;
@@ -232,7 +232,7 @@ pub(crate) fn allowed(pattern: &CommandPattern) -> Result<CommandKeys, &'static 
                     return Err("an option with spaces in it cannot be a key");
                 }
                 if at == 0 && words.iter().any(|word| is_assignment(word)) {
-                    return Err("it sets a variable for the command, which no key can ask for");
+                    return Err("it sets a variable for the command, and no key matches variables");
                 }
                 if at == 0 && options {
                     return Err("it has no program");
@@ -242,7 +242,7 @@ pub(crate) fn allowed(pattern: &CommandPattern) -> Result<CommandKeys, &'static 
                                 and no key ties it to the option");
                 }
                 if words.iter().any(|word| seen.iter().any(|known| same_option(known, word))) {
-                    return Err("one option of a command would answer for two of these");
+                    return Err("one option of a command would match two of these");
                 }
                 seen.extend(words.iter().filter(|word| is_option(word)));
                 behind_option |= options;
@@ -330,7 +330,7 @@ pub(crate) fn restricted(pattern: &CommandPattern) -> CommandKeys {
         differs = Some(WIDER);
     }
     if path.is_empty() && !(pattern.tokens.is_empty() && pattern.tail == PatternTail::Prefix) {
-        differs = Some("no key says this, so it covers EVERY command");
+        differs = Some("no key expresses this, so the rule covers EVERY command");
     }
     CommandKeys { path, differs }
 }

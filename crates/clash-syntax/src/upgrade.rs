@@ -196,7 +196,7 @@ impl<'a> UpgradePass<'a> {
                 "Mode" => self.attempt(expr, "`Mode` is `mode`", |_| Ok("mode".to_owned())),
                 "exe" | "cwd" | "home" | "tempdir" => {
                     let line = self.line(expr.span);
-                    let why = "an older builder that could not be rewritten";
+                    let why = "an older builder that clash cannot rewrite";
                     if self.left.iter().all(|left| left.line != line) {
                         self.left.push(RemainingForm { line, why });
                     }
@@ -244,7 +244,7 @@ impl<'a> UpgradePass<'a> {
             ("match", _) => self.attempt(expr, "`match({…})` is the dict", |p| match one_dict {
                 Some(dict) if no_comment_around(p, dict) => Ok(p.text(dict, role)),
                 Some(_) => Err(COMMENT),
-                None => Err("`match` of something other than a dict that is written out"),
+                None => Err("`match` with an argument that is not a plain dict"),
             }),
             ("domains", _) => self.attempt(expr, "`domains({…})` is the dict", |p| match one_dict
             {
@@ -252,7 +252,7 @@ impl<'a> UpgradePass<'a> {
                     Ok(p.text(dict, ExpressionRole::Plain))
                 }
                 Some(_) if role == ExpressionRole::Net => Err(COMMENT),
-                _ => Err("`domains` that is not the whole network rule"),
+                _ => Err("`domains` as a part of a network rule"),
             }),
             ("path", ExpressionRole::FsKey) => {
                 self.whole(expr, "`path(…)` in file rules is the bare string", |p| {
@@ -266,7 +266,7 @@ impl<'a> UpgradePass<'a> {
             }
             ("policy", _) if call.named("rules").is_some() => {
                 let line = self.line(expr.span);
-                let why = "rules in a list are tried in order, which a tree does not say";
+                let why = "a list of rules has an order, and a tree has none";
                 self.left.push(RemainingForm { line, why });
                 None
             }

@@ -49,13 +49,13 @@ pub(crate) fn read(content: &str, base: SettingsBase<'_>) -> ImportResult<Import
         }
     }
     for (at, text) in json::strings(permissions, "additionalDirectories", "permissions")? {
-        let why = "a directory is given to tools by rules: add Read and Edit rules for it";
+        let why = "only rules give tools a directory: add Read and Edit rules for it";
         draft.left_out(&EntryOrigin::new(at, text), Some(Effect::Allow), why);
     }
     known_keys(permissions, &mut draft);
     sandbox::add(block, base, gathered, &mut draft)?;
     if settings.contains_key("autoMode") {
-        let why = "rules for a classifier are not rules for a policy";
+        let why = "a policy has no rules for a classifier";
         draft.left_out(&EntryOrigin::new("autoMode", "{…}"), None, why);
     }
     Ok(draft)
@@ -89,10 +89,15 @@ fn modes(permissions: &JsonObject, draft: &mut ImportDraft) -> ImportResult<bool
             "dontAsk" => {
                 asks_are_denied = true;
                 draft.deny_by_default = true;
-                draft.stricter(&origin, None, "what would ask is denied in every mode");
+                draft.stricter(
+                    &origin,
+                    None,
+                    "clash denies every action that would ask, in every mode",
+                );
             }
             _ => {
-                let why = "a mode that lets actions pass unseen is not imported: they ask";
+                let why =
+                    "clash does not import a mode that allows actions without a rule: they ask";
                 draft.left_out(&origin, Some(Effect::Allow), why);
             }
         }

@@ -66,7 +66,7 @@ pub(super) fn add(
     match (tool, specifier) {
         (tool, None) if tool.starts_with("mcp__") => rule.mcp(tool),
         (tool, Some(_)) if tool.starts_with("mcp__") => {
-            rule.whole(tool, "a rule about the input of this tool cannot be read");
+            rule.whole(tool, "clash cannot read a rule about the input of this tool");
         }
         (tool, None) => rule.tool(tool),
         ("Bash", Some(text)) => rule.command(text),
@@ -74,7 +74,9 @@ pub(super) fn add(
         (tool, Some(text)) if READERS.contains(&tool) || EDITORS.contains(&tool) => {
             rule.path(tool, text, base);
         }
-        (tool, Some(_)) => rule.whole(tool, "a rule about the input of this tool cannot be read"),
+        (tool, Some(_)) => {
+            rule.whole(tool, "clash cannot read a rule about the input of this tool")
+        }
     }
 }
 
@@ -146,7 +148,7 @@ impl ClaudeRule<'_> {
 
     fn tool(&mut self, tool: &str) {
         if self.is_allow() && !KNOWN_TOOLS.contains(&tool) {
-            self.left_out("no tool of this name is known");
+            self.left_out("clash knows no tool of this name");
             return;
         }
         let key = self.tool_key(tool);
@@ -160,7 +162,7 @@ impl ClaudeRule<'_> {
             None => (bare, None),
         };
         if self.is_allow() && (server.is_empty() || server.contains('*')) {
-            return self.left_out("it allows tools of servers that are not named");
+            return self.left_out("it allows tools of servers that it does not name");
         }
         if name.contains('*') {
             return self.put(&[KeyDraft::glob(name.to_owned())]);
@@ -192,7 +194,7 @@ impl ClaudeRule<'_> {
 
     fn host(&mut self, text: &str) {
         let Some(domain) = text.strip_prefix("domain:") else {
-            return self.whole("WebFetch", "only `domain:…` can be read here");
+            return self.whole("WebFetch", "clash reads only `domain:…` here");
         };
         let host = match ImportedHost::read(domain) {
             Ok(host) if host.port.is_some() => Err("a port is not part of a fetched host"),

@@ -48,7 +48,7 @@ pub(super) fn add(
             || srt::READ_BLOCKS.contains(&key.as_str());
         if !known && !matches!(value, Value::Null | Value::Bool(false)) {
             let origin = EntryOrigin::new(format!("sandbox.{key}"), value.to_string());
-            draft.left_out(&origin, None, "there is nothing like it in a policy");
+            draft.left_out(&origin, None, "a policy has no such setting");
         }
     }
     if !sandbox.is_empty() {
@@ -119,7 +119,7 @@ fn join(gathered: GatheredRights, enabled: bool, sandbox: &mut ImportedSandbox) 
 fn excluded(block: &JsonObject, auto: bool, draft: &mut ImportDraft) -> ImportResult<()> {
     for (at, text) in json::strings(block, "excludedCommands", "sandbox")? {
         let origin = EntryOrigin::new(at, text);
-        let why = "no command leaves the sandbox by an import";
+        let why = "an import lets no command run without its sandbox";
         if !auto {
             draft.left_out(&origin, Some(Effect::Allow), why);
             continue;

@@ -22,11 +22,11 @@ fn rules_become_three_policies() {
     #
     # Left out:
     #   permissions.allow[2]: `Bash(python -m pytest:*)`: a word behind an option may be the option's value, and no key ties it to the option
-    #   permissions.allow[6]: `bash`: no tool of this name is known
+    #   permissions.allow[6]: `bash`: clash knows no tool of this name
     #
     # Stricter than the original:
-    #   permissions.deny[0]: `Bash(rm -rf /)`: it covers every command that begins so
-    #   permissions.deny[3]: `Cd(x)`: a rule about the input of this tool cannot be read, so it covers the whole tool
+    #   permissions.deny[0]: `Bash(rm -rf /)`: it covers every command with this beginning
+    #   permissions.deny[3]: `Cd(x)`: clash cannot read a rule about the input of this tool, so it covers the whole tool
     #   permissions.allow[1]: `Bash(git * main)`: `*` stands for one word here
 
     load("@clash//node.star", "node_full")
@@ -104,7 +104,7 @@ fn rules_about_files_also_hold_for_commands() {
     # Imported from file (Claude Code settings).
     #
     # Stricter than the original:
-    #   permissions.allow[0]: `Edit(src/**)`: a deny covers it, which wins here whatever its length
+    #   permissions.allow[0]: `Edit(src/**)`: a deny rule covers it, and in clash the deny wins even over a longer path
 
     load("@clash//sandboxes.star", "project")
 
@@ -185,12 +185,12 @@ fn the_sandbox_block_becomes_a_sandbox() {
     #
     # Left out:
     #   sandbox.network.allowUnixSockets: `["/run/x.sock"]`: sockets of other programs are not opened by an import
-    #   sandbox.allowAppleEvents: `true`: there is nothing like it in a policy
+    #   sandbox.allowAppleEvents: `true`: a policy has no such setting
     #
     # Stricter than the original:
-    #   sandbox.excludedCommands[0]: `docker`: no command leaves the sandbox by an import: it asks
-    #   sandbox.filesystem.allowWrite[1]: `/opt/log/app`: a deny covers it, which wins here whatever its length
-    #   sandbox.network.allowedDomains[2]: `a.evil.org`: a deny covers it, which wins here whatever its length
+    #   sandbox.excludedCommands[0]: `docker`: an import lets no command run without its sandbox: it asks
+    #   sandbox.filesystem.allowWrite[1]: `/opt/log/app`: a deny rule covers it, and in clash the deny wins even over a longer path
+    #   sandbox.network.allowedDomains[2]: `a.evil.org`: a deny rule covers it, and in clash the deny wins even over a longer path
 
     imported = sandbox(
         name = "imported",

@@ -30,7 +30,7 @@ unix_sockets = {"/run/x" = "allow"}
     #
     # Left out:
     #   permissions.work.filesystem.:future: `read`: this place is not known
-    #   permissions.work.network.unix_sockets: `table`: there is nothing like it in a policy
+    #   permissions.work.network.unix_sockets: `table`: a policy has no such setting
 
     codex_work = sandbox(
         name = "codex_work",

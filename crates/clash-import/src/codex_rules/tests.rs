@@ -30,8 +30,8 @@ host_executable(name = "git", paths = ["/usr/bin/git"])
     #
     # Left out:
     #   line 11: `prefix_rule(pattern = ["python", "-m", "pytest"])`: a word behind an option may be the option's value, and no key ties it to the option
-    #   line 14: `network_rule(host = "dns.org", protocol = "socks5_udp", decision = "allow")`: there is no way out for datagrams
-    #   line 15: `host_executable(name = "git", paths = ["/usr/bin/git"])`: a program is matched by what its name stands for on this machine
+    #   line 14: `network_rule(host = "dns.org", protocol = "socks5_udp", decision = "allow")`: clash lets no datagrams out
+    #   line 15: `host_executable(name = "git", paths = ["/usr/bin/git"])`: clash matches a program by its name
 
     load("@clash//sandboxes.star", "project")
 
@@ -87,12 +87,12 @@ fn what_would_have_to_be_evaluated_is_reported_with_its_line() {
     # Imported from file (codex rules).
     #
     # NOT ENFORCED: these restrictions could not be expressed.
-    #   line 2: `prefix_rule(pattern = [X], decision = 'forbidden')`: it has values that would have to be evaluated, or arguments that are not known
-    #   line 3: `for x in ['a']: prefix_rule(pattern = [x])`: it would have to be evaluated; only calls with plain values are read
+    #   line 2: `prefix_rule(pattern = [X], decision = 'forbidden')`: it has values that clash does not evaluate, or unknown arguments
+    #   line 3: `for x in ['a']: prefix_rule(pattern = [x])`: clash does not evaluate it: it reads only calls with plain values
     #
     # Left out:
-    #   line 1: `X = 'c'`: names for values are not read
-    #   line 5: `prefix_rule(pattern = [f'{X}'])`: it has values that would have to be evaluated, or arguments that are not known
+    #   line 1: `X = 'c'`: clash does not read assignments
+    #   line 5: `prefix_rule(pattern = [f'{X}'])`: it has values that clash does not evaluate, or unknown arguments
 
     settings(default = ask())
     "###);

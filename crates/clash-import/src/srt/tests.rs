@@ -20,7 +20,7 @@ fn srt_settings_become_a_sandbox() {
     #   network.deniedDomains[1]: `x*y`: it is not a host name with `*.` at most in front; what is not allowed is denied anyway
     #   network.allowedDomains[2]: `*`: it opens every host, or this machine with every port
     #   network.allowLocalBinding: `true`: ports are published one by one: serve = [3000]
-    #   allowPty: `true`: there is nothing like it in a policy
+    #   allowPty: `true`: a policy has no such setting
     #
     # Stricter than the original:
     #   filesystem.denyWrite[2]: `k[12].txt`: `[…]` or an escaped wildcard covers any character

@@ -77,7 +77,7 @@ impl<'a> UpgradePass<'a> {
                 [arg] if arg.kind == ArgumentKind::Positional => Some(&arg.value),
                 _ => return Err("`sandbox` takes one sandbox"),
             },
-            _ => return Err("a builder that is not known"),
+            _ => return Err("an unknown builder"),
         };
         let mut text = self.effect(call, sandbox)?;
         for key in self.keys(base)?.iter().rev() {
@@ -88,13 +88,13 @@ impl<'a> UpgradePass<'a> {
 
     fn keys(&mut self, base: &'a CallExpression) -> Result<Vec<String>, &'static str> {
         if base.name() != Some("exe") {
-            let names = tool_names(base).ok_or("a tool that is not named")?;
+            let names = tool_names(base).ok_or("a tool without a name")?;
             return Ok(vec![self.key(&names)]);
         }
         let mut keys = vec!["\"Bash\"".to_owned()];
         let mut programs = base.positional();
         let named = programs.next().and_then(alternatives);
-        keys.push(self.key(&named.ok_or("a program that is not named")?));
+        keys.push(self.key(&named.ok_or("a program without a name")?));
         if programs.next().is_some() {
             return Err("a program with positional arguments");
         }
@@ -110,7 +110,7 @@ impl<'a> UpgradePass<'a> {
                         keys.push(self.key(&words));
                     }
                 }
-                _ => return Err("an option of `exe` that is not known"),
+                _ => return Err("an unknown option of `exe`"),
             }
         }
         Ok(keys)

@@ -17,7 +17,7 @@ pub(super) fn tree_form(call: &CallExpression) -> Option<(&Expression, &Expressi
 
 impl<'a> UpgradePass<'a> {
     pub(super) fn path_key(&mut self, call: &'a CallExpression) -> RewriteResult {
-        const ODD: &str = "`path` with more than a path that is written out";
+        const ODD: &str = "`path` with more than one plain string";
         match call.args.as_slice() {
             [path] if path.value.string().is_some() && path.kind == ArgumentKind::Positional => {
                 Ok(self.source(&path.value))
@@ -111,9 +111,9 @@ impl<'a> UpgradePass<'a> {
                 {
                     value == "True"
                 }
-                _ => return Err("an option of the directory that is not known"),
+                _ => return Err("an unknown option of the directory"),
             },
-            _ => return Err("options of the directory that are not known"),
+            _ => return Err("unknown options of the directory"),
         };
         let ((effect, call), steps) = calls.split_last().ok_or("a path without an effect")?;
         if !matches!(effect.text.as_str(), "allow" | "deny" | "ask") {
@@ -122,7 +122,7 @@ impl<'a> UpgradePass<'a> {
         let mut kind = None;
         for (step, call) in steps {
             if kind.is_some() {
-                return Err("a path that goes on after it has ended");
+                return Err("a step behind the end of a path");
             }
             let arg = match call.args.as_slice() {
                 [] => None,
@@ -146,7 +146,7 @@ impl<'a> UpgradePass<'a> {
                     kind = Some("match");
                 }
                 ("match", _) => return Err("a pattern that does not name the whole path"),
-                _ => return Err("a step of the path that is not known"),
+                _ => return Err("an unknown step of the path"),
             }
         }
         let joined = steps.iter().any(|(step, _)| step.text == "child");
@@ -154,13 +154,13 @@ impl<'a> UpgradePass<'a> {
             Some("below") if worktrees => {
                 format!("subpath({}, follow_worktrees = True)", string_literal(&path))
             }
-            _ if worktrees => return Err("worktrees of something other than a whole directory"),
+            _ if worktrees => return Err("`worktrees` on a path that is not a whole directory"),
             Some("below") => format!("subpath({})", string_literal(&path)),
             Some("file") => format!("literal({})", string_literal(&path)),
             Some("match") => format!("regex({})", string_literal(&path)),
             Some(_) => format!("glob({})", string_literal(&format!("{path}/*"))),
             None if joined => format!("glob({})", string_literal(&format!("{path}/*"))),
-            None => return Err("a directory that does not say what in it is meant"),
+            None => return Err("a directory without `child`, `recurse`, `file` or `match`"),
         };
         Ok((key, self.effect(call, None)?))
     }
@@ -223,7 +223,7 @@ impl<'a> UpgradePass<'a> {
                         self.text(&arg.value, ExpressionRole::Plain)
                     ));
                 }
-                _ => return Err("a sandbox as a tree with more arguments"),
+                _ => return Err("a sandbox as a tree that has more arguments"),
             }
         }
         Ok(format!("sandbox(\n{args})"))

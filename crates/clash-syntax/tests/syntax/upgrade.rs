@@ -61,9 +61,9 @@ fn rules_in_builder_form_become_trees() {
     2: a rule in builder form
     3: a rule in builder form
     4: a rule in builder form
-    5 stays: a program that is not named
-    6 stays: a tool that is not named
-    7 stays: a builder that is not known
+    5 stays: a program without a name
+    6 stays: a tool without a name
+    7 stays: an unknown builder
     "#);
 }
 
@@ -102,16 +102,16 @@ fn what_is_not_certain_stays_and_is_reported() {
     policy("p", rules = [exe("git").allow()])
     g = allow(read = X)
     h = match(rules)
-    1 stays: a directory that does not say what in it is meant
+    1 stays: a directory without `child`, `recurse`, `file` or `match`
     2 stays: a pattern that does not name the whole path
     3 stays: two rules for the same path
     4 stays: a path that leaves its directory
-    4 stays: `domains` that is not the whole network rule
+    4 stays: `domains` as a part of a network rule
     5 stays: a key that is neither a path nor a host
-    6 stays: an older builder that could not be rewritten
-    7 stays: rules in a list are tried in order, which a tree does not say
+    6 stays: an older builder that clash cannot rewrite
+    7 stays: a list of rules has an order, and a tree has none
     8 stays: a capability that is computed
-    9 stays: `match` of something other than a dict that is written out
+    9 stays: `match` with an argument that is not a plain dict
     "#);
 }
 

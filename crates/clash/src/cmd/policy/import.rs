@@ -63,7 +63,7 @@ impl Args {
                 if imports.is_empty() {
                     let name = file.display();
                     return Err(Failure::new(format!(
-                        "`{name}` is in no format that can be imported"
+                        "`{name}` has no format that clash can import"
                     )));
                 }
             }
