@@ -1,5 +1,5 @@
-//! `clash doctor`: what it says about policies, sandboxes and clash's own files,
-//! and `--fix`. What it says about agents is with their tests.
+//! `clash doctor`: its findings about policies, sandboxes and clash's own files, and
+//! `--fix`. The tests of the agents check its findings about agents.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -70,7 +70,7 @@ fn a_record_that_lies_is_noticed_and_renewed() {
 fn a_default_sandbox_that_cannot_be_enforced_is_wrong() {
     let text = "sandbox(name = \"odd\", fs = {\"$NOWHERE/x\": allow(\"r\")})\n";
     let m = Machine::new(Who::Me).policy(text);
-    // Such a policy does not compile, and that is what is said.
+    // Such a policy does not compile, and doctor says so.
     m.clash(["doctor"]).exits(1).says("every action is denied");
     let rules = "fs = {\"$PWD/link\": allow(\"r\")}";
     let text = format!("settings(default_sandbox = sandbox(name = \"trap\", {rules}))\n");
@@ -93,7 +93,7 @@ fn there_is_nothing_to_fix_where_rooms_can_be_made() {
     });
 }
 
-/// A host where user namespaces are really forbidden, as a plain process there.
+/// The test forbids user namespaces and runs clash there without capabilities.
 #[test]
 fn a_machine_without_namespaces_is_found_out_by_trying() {
     as_each_user(|m| {
@@ -116,7 +116,7 @@ fn a_machine_without_namespaces_is_found_out_by_trying() {
         inside("doctor --fix").exits(1).says("AppArmor is not the reason");
         inside("sandbox check readonly").exits(0).says("direct tier");
         inside("sandbox test readonly").exits(0).says("all as the policy says");
-        // What was found there says nothing about here.
+        // The result there does not change the result on this machine.
         let here = m.clash(["status"]).exits(0);
         assert!(!here.stdout.contains("No space left"), "{here:?}");
     });

@@ -1,4 +1,4 @@
-//! What is learned from what agents did, and from watching a command.
+//! Policies from the histories of agents, and sandboxes from observed commands.
 
 use std::fs;
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use crate::client::Client;
 use crate::codex_client::CODEX;
 use crate::support::{Answer, Machine, Ran, Who, as_each_user, skipped};
 
-/// A transcript of Claude Code: each call with whether it succeeded.
+/// A transcript of Claude Code. The third value is true if the call succeeded.
 fn transcript(m: &Machine, calls: &[(&str, Value, bool)]) -> PathBuf {
     let mut lines = Vec::new();
     for (at, (tool, input, ok)) in calls.iter().enumerate() {
@@ -112,7 +112,7 @@ fn an_action_in_trace_and_history_counts_once() {
         json!({"type": "tool_use", "id": "toolu_1", "name": "Bash", "input": {"command": "make"}});
     let text = line("assistant", call).to_string();
     m.write(".claude/projects/p/s.jsonl", &text);
-    // Resumed: the same line in another file.
+    // A resumed session has the same line in another file.
     m.write(".claude/projects/p/t.jsonl", &text.replace("test-session", "resumed"));
     let found = m.clash(["policy", "backtest", "--json"]).succeeds().stdout;
     let found: Value = serde_json::from_str(&found).unwrap();
@@ -161,7 +161,7 @@ fn a_learned_policy_compiles_and_allows_no_interpreter() {
     let policy = policy.to_str().unwrap();
     m.clash(["policy", "check", "--strict", policy]).succeeds().says("no mistakes, no warnings");
     m.clash(["policy", "fmt", "--check", policy]).succeeds();
-    // Every row decides as it says.
+    // Every row of the tables decides as it says.
     let mut table = String::new();
     for row in KNOWN_ROWS.iter().filter(|row| row.effect > Effect::Allow) {
         // A builtin of the shell, or a wrapper around no command, needs no rule.
@@ -185,7 +185,7 @@ fn a_learned_policy_compiles_and_allows_no_interpreter() {
     let tested = m.clash(["policy", "test", "--table", table, policy]);
     let failed: Vec<&str> =
         tested.stdout.lines().filter(|line| line.starts_with("failed")).collect();
-    // What a rule might deny is denied where it is uncertain what runs.
+    // If clash does not know which program runs, a rule that may match denies.
     let open = |line: &&&str| !line.contains("$X");
     assert_eq!(failed.iter().filter(open).count(), 0, "{failed:#?}");
     assert!(failed.iter().all(|line| line.contains("is denied")), "{failed:#?}");
@@ -305,7 +305,7 @@ fn background_processes_of_a_command_go_on() {
     crate::support::eventually("the rest of the command ends", || late.exists());
 }
 
-/// What the real client wrote down itself, without clash in front of it.
+/// Learns from a history that the real client wrote while clash was not installed.
 fn is_learned_from(client: &Client) {
     let Some(here) = client.here() else { return };
     let m = client.bare(Who::Me);

@@ -261,7 +261,7 @@ fn a_policy_that_is_there_is_never_overwritten_unasked() {
     assert!(merged.contains("# Mine.") && merged.contains("\"cargo\": deny()"), "{merged}");
     assert!(merged.contains("node_safe") && !merged.contains("\"cargo\": {"), "{merged}");
     m.clash(["policy", "check"]).succeeds();
-    // Again finds nothing to do, and after another toolchain only that.
+    // A second run changes nothing. With another toolchain, a run adds only its rules.
     init(&m, &["--quick"]).succeeds().says("says all of this already");
     m.write("app/go.mod", "module x\n");
     init(&m, &["--quick"]).exits(1).says("+        \"go\"");
@@ -314,7 +314,7 @@ fn an_imported_deny_holds_in_every_sandbox() {
             assert!(ran.code != Some(0) && !ran.stdout.contains("hunter2"), "{ran:?}");
         }
         m.clash(["exec", "--", "git", "hash-object", ".env"]).exits(128);
-        // And an imported allow gets a sandbox in which the command can work.
+        // An imported allow gets a sandbox in which the command works.
         m.clash(["explain", "bash", "gh pr list"]).says("sandbox github_full");
     });
 }
@@ -411,7 +411,7 @@ fn empty_answers_take_the_defaults_and_no_changes_nothing() {
     typed(&m, "\n\n\ny\n").unwrap().says("status=0");
     let first = policy(&m);
     assert!(first.contains("(moderate)") && first.contains("node_safe"), "{first}");
-    // The second time there is one: replace it, and the old one stays beside it.
+    // In the second run there is a policy. Clash replaces it and keeps the old one beside it.
     typed(&m, "1\n\n\nreplace\ny\n").unwrap().says("There is a policy already").says("status=0");
     assert!(policy(&m).contains("(strict)"));
     let kept = policy_file(&m).with_file_name("policy.star.before-init-1");
@@ -469,7 +469,7 @@ fn a_new_user_gets_a_confined_action_after_two_commands() {
     });
 }
 
-/// Past the test runner's capture: it is a number for people, and no test.
+/// Prints a time, past the capture of the test runner. No test checks it.
 fn took(what: &str, start: Instant) {
     let _ = writeln!(std::io::stderr(), "from nothing to {what}: {:?}", start.elapsed());
 }
@@ -506,7 +506,7 @@ fn a_learned_policy_is_written_after_a_yes() {
     assert_eq!(policy(&m), before);
 }
 
-/// A posture is chosen when a policy is made; a policy that is there keeps its own.
+/// `clash init` chooses the posture of a new policy. An existing policy keeps its posture.
 #[test]
 fn a_posture_is_changed_or_refused_and_never_ignored() {
     let m = rust_and_node(Who::Me);

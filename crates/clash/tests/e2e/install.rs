@@ -1,4 +1,4 @@
-//! Wiring Claude Code: only clash's entries change, and they come out again.
+//! The installation for Claude Code: clash changes only its own entries, and removes them.
 
 use crate::support::{Machine, Ran, Who, as_each_user};
 
@@ -77,7 +77,7 @@ fn agents_call_a_copy_that_no_sandbox_can_change() {
     });
 }
 
-/// Runs the installed line with a message, as the client does.
+/// The command line that clash has installed as a hook.
 fn installed_line(m: &Machine) -> String {
     let text = std::fs::read_to_string(m.home().join(".claude/settings.json")).unwrap();
     let settings: serde_json::Value = serde_json::from_str(&text).unwrap();
@@ -121,7 +121,7 @@ fn the_guard_blocks_if_the_program_fails() {
     let answer = "{\"hookSpecificOutput\":{\"hookEventName\":\"PreToolUse\"}}";
     assert_eq!(with(&format!("echo '{answer}'")).succeeds().stdout, answer);
     assert_eq!(with("exit 0").succeeds().stdout, "");
-    // The real one, through the same line: nothing on standard input is junk.
+    // The real program, through the same line: an empty message is not valid.
     Ran::of(m.command("/bin/sh").args(["-c", &line])).exits(2).says("blocked");
 }
 

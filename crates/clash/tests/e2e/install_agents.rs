@@ -1,11 +1,11 @@
-//! Wiring every agent: exactly its files, whatever stands in them, and back.
+//! The installation for every agent: clash changes only the agent's files, and restores them.
 
 use std::fs;
 use std::path::Path;
 
 use crate::support::{Machine, Ran, Who, as_each_user, clash, program};
 
-/// An agent, its settings file, and a text in it that is the user's.
+/// An agent, its settings file, and the user's text in it.
 const AGENTS: [(&str, &str, &str); 5] = [
     ("claude", ".claude/settings.json", "{\n\t\"model\": \"opus\",   \"unknown\": [1,\n2]\n}"),
     (
@@ -105,7 +105,7 @@ fn a_projects_settings_can_be_wired_instead() {
         let m = Machine::new(Who::Me).policy(crate::client::POLICY);
         m.clash(["install", "--agent", agent, "--project"]).succeeds();
         assert!(m.project().join(file).exists(), "{agent}");
-        // Its own entries are nothing that works against clash.
+        // The entries of clash do not work against clash.
         m.bash("echo x").is("allow", "");
         m.clash(["uninstall", "--agent", agent, "--project"]).succeeds();
         assert!(!m.project().join(file).exists(), "{agent}");
@@ -114,7 +114,7 @@ fn a_projects_settings_can_be_wired_instead() {
     m.clash(["install", "--agent", "codex", "--project"]).exits(1).says("no settings of that kind");
 }
 
-/// A program that says it is this version of a client.
+/// A program that prints this version of a client.
 fn pretend(m: &Machine, name: &str, version: &str) -> String {
     let path = m.write(format!("bin/{name}"), "");
     program(&path, &format!("#!/bin/sh\necho '{version}'\n"));

@@ -1,6 +1,5 @@
-//! The machine's own settings, which no project can switch off, with the real
-//! clients. `/etc` and `/usr/local` are overlays in a mount namespace of the test's
-//! own.
+//! Settings for all users of a machine, with the real clients: no project can switch them
+//! off. Each test has its own mount namespace, in which `/etc` and `/usr/local` are overlays.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -12,7 +11,7 @@ use crate::codex_client::CODEX;
 use crate::gemini_client::GEMINI;
 use crate::support::{Machine, Ran, Who, clash, is_root, skipped};
 
-/// A script that runs a program with an `/etc` of its own.
+/// A script that runs a program with its own `/etc`.
 fn with_own_etc(m: &Machine, name: &str, program: &Path) -> PathBuf {
     let home = m.home().display().to_string();
     let mut mounts = String::new();
@@ -64,7 +63,7 @@ fn survives(client: &Client, off: (&str, &str), written: &str) {
 
 #[test]
 fn a_project_cannot_switch_managed_hooks_of_claude_off() {
-    // Its hooks do not run either, so none comes after clash's.
+    // The project's hooks do not run either, so no hook runs after clash's.
     let off = r#"{"disableAllHooks": true, "hooks": {"PreToolUse": [{"matcher": "*", "hooks": [
         {"type": "command", "command": "/bin/sh", "args": ["-c", "echo x > made.txt"]}]}]}}"#;
     survives(&CLAUDE, (".claude/settings.json", off), "claude-code/managed-settings.json");

@@ -1,4 +1,4 @@
-//! `clash policy`: what people and scripts read about policies.
+//! `clash policy`: its output for users and for scripts.
 
 use serde_json::{Value, json};
 
@@ -18,7 +18,7 @@ when({
 policy("keys", {"Read": {path("$HOME/.ssh"): deny()}}, doc = "Nobody reads keys.")
 "#;
 
-/// The home of each run is different; what is shown is not.
+/// The output, with `~` for the home, which differs between runs.
 pub(crate) fn shown(m: &Machine, args: &[&str]) -> String {
     let ran = m.clash(args.iter().copied());
     tidy(m, &format!("{}{}", ran.stdout, ran.stderr))
@@ -62,7 +62,7 @@ fn check_fails_on_warnings_only_if_asked() {
     let m = Machine::new(Who::Me).policy(POLICY);
     insta::assert_snapshot!(shown(&m, &["policy", "check"]), @"no mistakes, no warnings");
     m.clash(["policy", "check", "--strict"]).exits(0);
-    // On the same key of two calls the stricter holds, which somebody may not have meant.
+    // Two calls have the same key: the stricter one wins, perhaps against the intention.
     let twice = m.write(
         "twice.star",
         "when({\"Bash\": {\"ls\": allow()}})\nwhen({\"Bash\": {\"ls\": deny()}})\n",
@@ -261,9 +261,9 @@ fn a_session_policy_precedes_those_of_project_and_user() {
         "when({\"Bash\": {\"make\": allow()}})",
     );
     m.bash("make").is("allow", "sessions/test-session/policy.star:1");
-    // It is this session's alone.
+    // The policy holds for this session only.
     m.clash(["explain", "bash", "make"]).says("deny:");
-    // And the launcher decides by it as well.
+    // The launcher decides by it too.
     m.write(
         ".local/state/clash/sessions/test-session/policy.star",
         "when({\"Bash\": {\"uname\": allow()}})",
@@ -304,10 +304,10 @@ fn client_settings_are_imported_and_a_projects_only_restrict() {
     m.clash(["policy", "check"])
         .exits(0)
         .says("this restriction is not enforced: permissions.deny[0]");
-    // What cannot be read is no policy to go on with.
+    // Clash denies every action if it cannot read the settings.
     m.write(".claude/settings.json", r#"{"permissions": "#);
     m.bash("make").is("deny", "cannot take over");
-    // A project's policy has no business with the user's settings.
+    // A project's policy does not import the user's settings.
     let m = Machine::new(Who::Me);
     m.write(".claude/settings.json", r#"{"permissions": {"allow": ["Bash(make:*)"]}}"#);
     m.write("app/.clash/policy.star", "from_claude_settings()\n");

@@ -1,5 +1,5 @@
-//! Commands that change policies: shown, compiled and decided before they are
-//! written, and to be taken back.
+//! Commands that change policies. Clash shows and compiles a change before it writes it,
+//! and `clash policy undo` takes it back.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -86,7 +86,7 @@ fn nothing_is_written_without_a_yes() {
         .says("clash cannot ask");
     m.clash(["policy", "allow", "make", "--dry-run"]).exits(0).says("+        \"make\"");
     assert_eq!(text(&m), POLICY);
-    // An option behind the words is an option, and a word needs the dashes.
+    // A word that begins with a dash is an option, unless `--` stands before the words.
     m.clash(["policy", "allow", "make", "-z"]).exits(2).says("unexpected argument '-z'");
     assert_eq!(text(&m), POLICY);
     m.clash(["policy", "allow", "make", "-y"]).succeeds();
@@ -111,7 +111,7 @@ fn an_overruled_rule_is_refused_with_the_stronger_rule() {
     m.clash(["policy", "allow", "ls | sh", "-y"]).exits(1).says("needs a shell to be read");
     m.clash(["policy", "remove", "nothing", "-y"]).exits(1).says("there is no rule for");
     assert_eq!(text(&m), before);
-    // A policy that is broken already is not made worse.
+    // Clash does not change a policy that does not compile.
     let m = m.policy("when({\"Bash\": {\"x\": alow()}})\n");
     m.clash(["policy", "allow", "y", "-y"]).exits(1).says("did you mean `allow`");
     assert!(!text(&m).contains('y'.to_string().as_str()) || !text(&m).contains("\"y\""));
@@ -175,7 +175,7 @@ fn inside_a_sandbox_no_policy_can_be_changed() {
     m.inside("project", "bin/clash policy allow make --yes").fails();
     m.inside("project", "bin/clash policy allow --scope project make --yes");
     assert_eq!(text(&m), POLICY);
-    // A name that was not there can be made, and permits nothing.
+    // The command can make a policy file of its own project, but that permits nothing.
     m.bash("make").is("ask", "");
 }
 
@@ -273,7 +273,7 @@ fn an_expectation_never_forbids_a_stricter_rule() {
     m.bash("git push --force").is("deny", "");
     m.clash(["policy", "check"]).says("expected ask, but it is deny");
     m.clash(["policy", "allow", "--yes", "--", "ls"]).succeeds();
-    // A more lenient rule is still refused.
+    // Clash still refuses a more lenient rule.
     let m = Machine::new(Who::Me).policy(text);
     m.clash(["policy", "allow", "--yes", "--", "git", "push", "--force"])
         .exits(1)

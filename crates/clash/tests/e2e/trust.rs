@@ -1,4 +1,4 @@
-//! `clash trust`: the user's word about a policy that came with a repository.
+//! `clash trust`: the user trusts the policy of a repository.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -90,7 +90,7 @@ fn it_can_be_listed_and_taken_back() {
     m.clash(["trust", "--list"]).succeeds().says("changed");
     m.clash(["trust", "--revoke"]).succeeds();
     assert_eq!(list(), serde_json::json!([]));
-    // What is gone can be taken back as well.
+    // The user can also revoke the trust in a policy that no longer exists.
     m.clash(["trust", "--yes"]).succeeds();
     fs::remove_dir_all(m.project().join(".clash")).unwrap();
     assert_eq!(list()[0]["state"], "gone");
@@ -114,7 +114,7 @@ fn only_the_owner_can_read_clashs_files() {
     let files: Vec<_> = fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap()).collect();
     assert_eq!(files.len(), 1);
     assert_eq!(files[0].metadata().unwrap().permissions().mode() & 0o777, 0o600);
-    // A record that is damaged is no trust.
+    // A damaged record gives no trust.
     fs::write(files[0].path(), "{").unwrap();
     m.bash("make").is("ask", "not trusted");
 }
@@ -149,7 +149,7 @@ fn a_text_that_hides_a_part_of_itself_is_spelled_out() {
 fn inside_a_sandbox_nothing_can_be_trusted() {
     as_each_user(|m| {
         m.write("app/.clash/policy.star", "when({\"Bash\": {\"make\": allow()}})");
-        // The program itself can be executed there, so it is the state that is out of reach.
+        // The program can run there. It fails because the state directory is out of reach.
         let bin = m.project().join("bin");
         m.make_dir(&bin);
         for name in ["clash", "clash-compile"] {
@@ -162,13 +162,14 @@ fn inside_a_sandbox_nothing_can_be_trusted() {
         inside(&format!("mkdir -p {}", m.state().join("trust").display())).fails();
         assert!(!m.state().join("trust").exists());
         m.bash("make").is("ask", "not trusted");
-        // Trust that is kept elsewhere counts nowhere else.
+        // A record in another state directory does not count for this one.
         inside("XDG_STATE_HOME=$PWD/state bin/clash trust --yes");
         m.bash("make").is("ask", "not trusted");
     });
 }
 
-/// Not trusted, the project's allow makes an ask of the user's allow.
+/// As long as the user does not trust the project, its allow turns the user's allow into an
+/// ask.
 #[test]
 fn the_change_is_shown_against_the_policy_in_force() {
     let user = "when({\"Bash\": {\"npm\": {glob(\"**\"): allow()}}})\n";

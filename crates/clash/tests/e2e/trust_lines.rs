@@ -1,5 +1,5 @@
-//! What clash says is so: one row for each promise about its screens and the user's
-//! settings, with the state before it was kept and the test that keeps it now.
+//! Promises about the messages of clash and about the user's settings. Each row has the old
+//! defect, the promise, and the test that checks the promise.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use crate::support::{Machine, Who};
 
 struct Promise {
-    /// What happened before.
+    /// The old defect.
     before: &'static str,
-    /// What holds now.
+    /// The promise.
     now: &'static str,
-    /// The test, as `file::name`; a unit test with the name of its file in `src`.
+    /// The test, as `file::name`. For a unit test, the file is the one in `src`.
     test: &'static str,
 }
 
