@@ -2,6 +2,10 @@
 //! a leading or inner `/`, a trailing `/`, `!`, comments. It takes character classes for
 //! plain characters, so such a rule ignores less here than in git, and detection reads
 //! more names.
+//!
+//! The crate `ignore` reads these files completely. It is not used because it needs 23
+//! more packages and makes the program 1.0 MB larger, for a part of `clash init` that may
+//! ignore less than git does.
 
 use std::path::Path;
 use std::rc::Rc;
