@@ -64,7 +64,7 @@ pub fn set(source: &str, path: &[RuleKey], effect: &str) -> Result<EditedSource,
     let effect = EffectText::parse(effect)?;
     let file = SyntaxTree::parse(source).map_err(EditError::Policy)?;
     let place = SourceLines { file: &file };
-    let trees = PolicyTrees::of(&file);
+    let trees = PolicyTrees::find(&file);
     let mut out = TextSplices::default();
     let found: Vec<RuleLocation<'_>> = trees.visible.iter().map(|tree| tree.find(path)).collect();
     let exact: Vec<_> = found.iter().filter(|found| found.is_exact()).collect();
@@ -88,7 +88,7 @@ pub fn remove(source: &str, path: &[RuleKey]) -> Result<EditedSource, EditError>
     let path = checked(path)?;
     let file = SyntaxTree::parse(source).map_err(EditError::Policy)?;
     let place = SourceLines { file: &file };
-    let trees = PolicyTrees::of(&file);
+    let trees = PolicyTrees::find(&file);
     let line = |span: ByteSpan| file.position(span.start).0;
     let mut leaves = Vec::new();
     for tree in &trees.visible {

@@ -33,7 +33,7 @@ pub(crate) struct DecisionContext<'a> {
 
 impl<'a> DecisionContext<'a> {
     /// The root of a project, outside any session.
-    pub(crate) fn of(project: &'a Path) -> Self {
+    pub(crate) fn outside_sessions(project: &'a Path) -> Self {
         Self { project, session: None, cwd: project }
     }
 }
@@ -64,7 +64,7 @@ pub(crate) fn decide_by(
     let names = lent.map(|session| TmpNames { dirs, project: &places.project, session });
     // A script runs in a room, where /tmp is the directory of the session.
     let names = names.filter(|_| matches!(action.input, ToolInput::Script(_)));
-    let noted = NotedLinks::of(&disk, names);
+    let noted = NotedLinks::new(&disk, names);
     let world = JudgeContext {
         places: &places,
         cwd: scene.cwd,
@@ -120,7 +120,7 @@ pub(crate) struct ProjectJudge {
 }
 
 impl ProjectJudge {
-    pub(crate) fn of(dirs: &Dirs, project: &Path) -> Self {
+    pub(crate) fn new(dirs: &Dirs, project: &Path) -> Self {
         let disk = Disk::default();
         let (places, cage) = (dirs.places(project, &disk), dirs.cage(project, &disk));
         Self { disk, places, cage }

@@ -53,7 +53,7 @@ impl Dirs {
 
     /// The same directories in a session, which has a temporary directory of its own.
     pub(crate) fn in_session(self, session: &Path) -> Self {
-        Self { session_tmp: Some(temporary::of_session(session)), ..self }
+        Self { session_tmp: Some(temporary::session_tmp(session)), ..self }
     }
 
     /// The project's policy. `None` in the home directory, where it is the user's own.

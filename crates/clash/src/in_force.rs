@@ -105,7 +105,7 @@ pub(crate) struct PlantedPathError {
 }
 
 impl<'a> NotedLinks<'a> {
-    pub(crate) fn of(disk: &'a Disk, names: Option<TmpNames<'a>>) -> Self {
+    pub(crate) fn new(disk: &'a Disk, names: Option<TmpNames<'a>>) -> Self {
         Self { disk, names, met: RefCell::default(), closed: BTreeSet::new() }
     }
 

@@ -43,7 +43,7 @@ struct JudgedFile {
 }
 
 impl JudgedFile {
-    fn of(file: &FileUse) -> io::Result<Self> {
+    fn note(file: &FileUse) -> io::Result<Self> {
         Ok(Self { real: file.path.clone(), directory: directory_of(&file.path)? })
     }
 }
@@ -56,7 +56,7 @@ pub(crate) fn note(
 ) -> Result<(), SessionError> {
     let file = place(session, message);
     let state = |source| SessionError::State { path: file.clone(), source };
-    let files = files.iter().map(JudgedFile::of).collect::<io::Result<_>>().map_err(state)?;
+    let files = files.iter().map(JudgedFile::note).collect::<io::Result<_>>().map_err(state)?;
     let text = serde_json::to_vec(&JudgedFiles { v: VERSION, files });
     write_private(&file, &text.map_err(|error| state(error.into()))?).map_err(state)
 }

@@ -40,7 +40,8 @@ pub(crate) struct HeldTmp {
     _lock: File,
 }
 
-pub(crate) fn of_session(session: &Path) -> PathBuf {
+/// The temporary directory of the session with this directory.
+pub(crate) fn session_tmp(session: &Path) -> PathBuf {
     session.join(NAME)
 }
 
@@ -51,7 +52,7 @@ pub(crate) fn is_used_by(sandbox: &Sandbox) -> bool {
 
 /// Creates the directory of a session if it does not exist, and locks it.
 pub(crate) fn hold(session: &Path) -> io::Result<HeldTmp> {
-    let path = of_session(session);
+    let path = session_tmp(session);
     for _ in 0..16 {
         match DirBuilder::new().mode(0o700).create(&path) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
@@ -77,7 +78,7 @@ pub(crate) fn hold(session: &Path) -> io::Result<HeldTmp> {
 
 /// Removes the directory of a session unless a command uses it.
 pub(crate) fn remove(session: &Path) -> io::Result<()> {
-    let path = of_session(session);
+    let path = session_tmp(session);
     let Ok(lock) = File::open(&path) else { return Ok(()) };
     match lock.try_lock() {
         Ok(()) => {}

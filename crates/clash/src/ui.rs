@@ -117,7 +117,7 @@ pub(crate) struct ProgressLine {
 }
 
 impl ProgressLine {
-    pub(crate) fn of(what: &'static str) -> Self {
+    pub(crate) fn start(what: &'static str) -> Self {
         if !io::stderr().is_terminal() {
             return Self { over: None };
         }

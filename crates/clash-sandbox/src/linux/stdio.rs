@@ -33,7 +33,7 @@ pub(crate) struct StreamFacts {
 }
 
 impl StreamFacts {
-    fn of(fd: BorrowedFd<'static>) -> Option<Self> {
+    fn read(fd: BorrowedFd<'static>) -> Option<Self> {
         let (meta, flags) = (fstat(fd).ok()?, fcntl_getfl(fd).ok()?);
         let kind = FileType::from_raw_mode(meta.st_mode);
         Some(Self { fd, kind, flags, device_major: libc::major(meta.st_rdev) })
@@ -52,7 +52,7 @@ impl StreamFacts {
 
 impl StandardStreams {
     pub(crate) fn examine() -> Self {
-        Self([stdin(), stdout(), stderr()].map(StreamFacts::of))
+        Self([stdin(), stdout(), stderr()].map(StreamFacts::read))
     }
 
     /// Standard input, output and error. `None` for a stream that is closed.

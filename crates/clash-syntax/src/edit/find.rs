@@ -79,7 +79,7 @@ impl ExactRule<'_> {
 }
 
 impl<'a> PolicyTrees<'a> {
-    pub(super) fn of(file: &'a SyntaxTree) -> Self {
+    pub(super) fn find(file: &'a SyntaxTree) -> Self {
         let mut trees = Self { visible: Vec::new(), computed: Vec::new() };
         for statement in file.statements() {
             match &statement.kind {

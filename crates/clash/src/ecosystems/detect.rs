@@ -184,7 +184,7 @@ mod tests {
     struct ProjectTree(tempfile::TempDir);
 
     impl ProjectTree {
-        fn of(files: &[&str]) -> Self {
+        fn with_files(files: &[&str]) -> Self {
             let dir = tempfile::tempdir().unwrap();
             for file in files {
                 let path = dir.path().join(file);
@@ -208,28 +208,38 @@ mod tests {
 
     #[test]
     fn files_near_the_root_show_their_toolchains() {
-        let tree = ProjectTree::of(&["Cargo.toml", "src/main.rs", ".git/HEAD", "web/package.json"]);
+        let tree = ProjectTree::with_files(&[
+            "Cargo.toml",
+            "src/main.rs",
+            ".git/HEAD",
+            "web/package.json",
+        ]);
         assert_eq!(tree.shows(), ["rust (Cargo.toml)", "node (web/package.json)", "git (.git)"]);
     }
 
     #[test]
     fn a_workspace_is_found_by_its_members_the_nearest_first() {
-        let tree =
-            ProjectTree::of(&["z/Cargo.toml", "a/b/Cargo.toml", "a/b/c/Cargo.toml", "go.work"]);
+        let tree = ProjectTree::with_files(&[
+            "z/Cargo.toml",
+            "a/b/Cargo.toml",
+            "a/b/c/Cargo.toml",
+            "go.work",
+        ]);
         assert_eq!(tree.shows(), ["rust (z/Cargo.toml and 2 more)", "go (go.work)"]);
     }
 
     #[test]
     fn a_linked_worktree_is_git_too_and_no_link_is_followed() {
-        let elsewhere = ProjectTree::of(&["package.json"]);
-        let tree = ProjectTree::of(&[]).with(".git", "gitdir: /somewhere/.git/worktrees/x\n");
+        let elsewhere = ProjectTree::with_files(&["package.json"]);
+        let tree =
+            ProjectTree::with_files(&[]).with(".git", "gitdir: /somewhere/.git/worktrees/x\n");
         std::os::unix::fs::symlink(elsewhere.0.path(), tree.0.path().join("linked")).unwrap();
         assert_eq!(tree.shows(), ["git (.git)"]);
     }
 
     #[test]
     fn built_fetched_and_ignored_files_show_nothing() {
-        let tree = ProjectTree::of(&[
+        let tree = ProjectTree::with_files(&[
             "go.mod",
             "node_modules/x/package.json",
             "web/node_modules/y/package.json",
@@ -245,7 +255,7 @@ mod tests {
 
     #[test]
     fn ci_scripts_show_toolchains_without_files() {
-        let tree = ProjectTree::of(&[".github/workflows/ci.yml"])
+        let tree = ProjectTree::with_files(&[".github/workflows/ci.yml"])
             .with(".github/workflows/ci.yml", "jobs:\n  a:\n    - run: mix test\n");
         assert_eq!(tree.shows(), ["elixir (mix in .github/workflows/ci.yml)", "github (.github)"]);
     }
@@ -254,7 +264,7 @@ mod tests {
     fn every_toolchain_is_found_by_each_of_its_markers() {
         for ecosystem in ECOSYSTEMS {
             for marker in ecosystem.markers {
-                let tree = ProjectTree::of(&[&marker.replace('*', "x")]);
+                let tree = ProjectTree::with_files(&[&marker.replace('*', "x")]);
                 let found = detect(tree.0.path());
                 let names: Vec<&str> = found.ecosystems.iter().map(|f| f.ecosystem.name).collect();
                 assert!(names.contains(&ecosystem.name), "{marker}: {names:?}");
@@ -264,7 +274,7 @@ mod tests {
 
     #[test]
     fn a_huge_tree_is_read_in_part_and_its_root_whole() {
-        let tree = ProjectTree::of(&["a/pom.xml"]);
+        let tree = ProjectTree::with_files(&["a/pom.xml"]);
         for at in 0..300 {
             fs::write(tree.0.path().join(format!("f{at}")), "").unwrap();
             let deep = tree.0.path().join(format!("b/d{at}"));

@@ -23,7 +23,7 @@ impl HookCall<'_> {
         temporary::sweep(self.dirs);
         Ok(match LoadedPolicy::load(self.dirs, &self.session.project, Some(&self.session.dir)) {
             Ok(policy) => {
-                let tmp = temporary::of_session(&self.session.dir);
+                let tmp = temporary::session_tmp(&self.session.dir);
                 tell::at_start(&policy, self.agent, &tmp)
                     .map_or(HookAnswer::Silent, HookAnswer::Context)
             }

@@ -34,7 +34,7 @@ impl HookCall<'_> {
     ) -> Result<Option<MovedCall>, HookError> {
         let ToolInput::Files(_) = &action.input else { return Ok(None) };
         let project = &self.session.project;
-        let planned = temporary::of_session(&self.session.dir);
+        let planned = temporary::session_tmp(&self.session.dir);
         let session = clash_sandbox::disk::Disk::default().real(&planned);
         let names = TmpNames { dirs: self.dirs, project, session: &session };
         match temporary::meant(&names, self.session, &action.input) {

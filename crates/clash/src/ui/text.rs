@@ -30,10 +30,10 @@ impl HomeNames {
     pub(crate) fn from_env() -> Self {
         let Some(home) = env::path(env::HOME) else { return Self::default() };
         let real = home.canonicalize().ok();
-        Self::of([Some(home), real].into_iter().flatten())
+        Self::from_paths([Some(home), real].into_iter().flatten())
     }
 
-    fn of(paths: impl IntoIterator<Item = PathBuf>) -> Self {
+    fn from_paths(paths: impl IntoIterator<Item = PathBuf>) -> Self {
         let named = paths.into_iter().filter_map(|path| path.to_str().map(str::to_owned));
         let mut names: Vec<String> =
             named.map(|name| name.trim_end_matches('/').to_owned()).collect();
@@ -191,7 +191,7 @@ mod tests {
     use super::*;
 
     fn shown(text: &str) -> String {
-        HomeNames::of(["/home/u".into(), "/data/u".into()]).shorten(text).into_owned()
+        HomeNames::from_paths(["/home/u".into(), "/data/u".into()]).shorten(text).into_owned()
     }
 
     #[test]
@@ -213,7 +213,7 @@ mod tests {
         ] {
             assert_eq!(shown(text), text);
         }
-        assert_eq!(HomeNames::of(["/".into()]).shorten("/etc"), "/etc");
+        assert_eq!(HomeNames::from_paths(["/".into()]).shorten("/etc"), "/etc");
     }
 
     #[test]

@@ -142,7 +142,7 @@ impl Args {
         let scene = DoctorContext { dirs, project, host, recorded };
         let found = CHECKS.iter().map(|check| (check.section, (check.look)(&scene)));
         let mut page: DoctorPage = found.collect();
-        let progress = ProgressLine::of("trying the agents' hooks");
+        let progress = ProgressLine::start("trying the agents' hooks");
         page.extend(agents::sections(&scene));
         drop(progress);
         let shown = if self.json { out.json(&as_json(&page)) } else { text(out, &page) };

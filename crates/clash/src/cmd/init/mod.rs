@@ -208,7 +208,7 @@ impl Args {
         // The permissions of this user's agents do not count for other users.
         let imports = match self.no_import || self.of_project() {
             true => Vec::new(),
-            false => import::of_user(&project.dirs, &project.root)?,
+            false => import::import_users_settings(&project.dirs, &project.root)?,
         };
         let posture = self.posture.unwrap_or(Posture::Moderate);
         let replace = self.replace;
@@ -273,7 +273,7 @@ impl Args {
         let mut changes =
             import::beside(&wanted.imports, &project.dirs, &project.root, &mut policies)?;
         for (file, text) in policies {
-            changes.push(FileChange::of(&file, text)?);
+            changes.push(FileChange::replace(&file, text)?);
         }
         let mut files = PolicyFiles::single(&file);
         for change in &changes {

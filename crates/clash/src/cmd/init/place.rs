@@ -33,7 +33,7 @@ pub(super) fn merged(
     existing: &str,
     toolchains: &[ToolchainRules],
 ) -> Result<(String, Vec<&'static str>), Failure> {
-    let known = KnownWords::of(existing)?;
+    let known = KnownWords::read(existing)?;
     let mut more = PolicyDraft::default();
     let mut added = Vec::new();
     for toolchain in toolchains.iter().filter(|it| !known.bound.contains(it.name)) {
@@ -61,7 +61,7 @@ struct KnownWords {
 }
 
 impl KnownWords {
-    fn of(text: &str) -> Result<Self, Failure> {
+    fn read(text: &str) -> Result<Self, Failure> {
         let file = SyntaxTree::parse(text)?;
         let mut known = Self { words: BTreeSet::new(), bound: BTreeSet::new() };
         for statement in file.statements() {

@@ -148,7 +148,7 @@ struct BacktestVerdict {
 }
 
 impl BacktestVerdict {
-    fn of(decision: &Decision) -> Self {
+    fn new(decision: &Decision) -> Self {
         let sandbox = decision.sandbox.as_ref().map(|sandbox| sandbox.name.clone());
         Self { effect: decision.effect, sandbox, cause: cause(decision) }
     }
@@ -255,9 +255,10 @@ impl<'a> Backtest<'a> {
         let decided = match past.action() {
             Ok(action) => {
                 let grounds = self.grounds.entry(past.project.clone());
-                let grounds = grounds.or_insert_with(|| ProjectJudge::of(self.dirs, &past.project));
+                let grounds =
+                    grounds.or_insert_with(|| ProjectJudge::new(self.dirs, &past.project));
                 let decide = |policy| match grounds.decide(policy, &past.cwd, &action) {
-                    Ok(decision) => BacktestVerdict::of(&decision),
+                    Ok(decision) => BacktestVerdict::new(&decision),
                     Err(error) => BacktestVerdict::failed(&error),
                 };
                 (decide(self.policy), self.against.map(decide))

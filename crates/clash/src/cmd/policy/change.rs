@@ -44,8 +44,8 @@ pub(super) struct ChangeOptions {
 }
 
 impl FileChange {
-    /// A change of the file's present text.
-    pub(in crate::cmd) fn of(file: &Path, after: String) -> Result<Self, Failure> {
+    /// Replaces the present text of a file.
+    pub(in crate::cmd) fn replace(file: &Path, after: String) -> Result<Self, Failure> {
         let before = read(file)?;
         Ok(Self { file: file.to_path_buf(), before, after: Some(after) })
     }

@@ -132,7 +132,7 @@ impl RuleArgs {
             let message = format!("nothing was changed: {unmet} all the same: {reason}");
             return Err(Failure::new(message));
         }
-        if !carry_out(out, &dirs, vec![FileChange::of(&file, edited.source)?], self.how)? {
+        if !carry_out(out, &dirs, vec![FileChange::replace(&file, edited.source)?], self.how)? {
             return Ok(exit::OK);
         }
         out.line(format!("now {}: {}", decision.effect, say::reason(&decision)))?;
@@ -245,7 +245,7 @@ impl RuleArgs {
         Ok(decide_by(
             policy,
             dirs,
-            DecisionContext::of(project),
+            DecisionContext::outside_sessions(project),
             &Action { agent, tool, mode, input },
         )?)
     }

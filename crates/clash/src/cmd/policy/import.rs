@@ -100,7 +100,7 @@ impl Args {
         let mut policies = Vec::new();
         let mut changes = beside(&imports, dirs, project, &mut policies)?;
         for (policy, text) in policies {
-            changes.push(FileChange::of(&policy, text)?);
+            changes.push(FileChange::replace(&policy, text)?);
         }
         let mut files = PolicyFiles::in_force(dirs, project, None).trusting();
         for change in &changes {
@@ -114,9 +114,12 @@ impl Args {
     }
 }
 
-/// The permissions in the user's own settings of agents. The settings of a project came
-/// with its repository, so they do not count.
-pub(in crate::cmd) fn of_user(dirs: &Dirs, project: &Path) -> Result<Vec<ImportedFile>, Failure> {
+/// Imports the permissions in the user's own settings of agents, and leaves out files
+/// without rules. The settings of a project came with its repository, so they do not count.
+pub(in crate::cmd) fn import_users_settings(
+    dirs: &Dirs,
+    project: &Path,
+) -> Result<Vec<ImportedFile>, Failure> {
     let mut imports = Vec::new();
     for file in candidates(dirs, project).iter().filter(|file| !file.starts_with(project)) {
         imports.extend(import(file, None, dirs, project)?);
@@ -152,7 +155,7 @@ pub(in crate::cmd) fn beside(
             }
             *policy_text = load_module(policy_text, &name)?;
         }
-        changes.push(FileChange::of(&policy.with_file_name(format!("{name}.star")), text)?);
+        changes.push(FileChange::replace(&policy.with_file_name(format!("{name}.star")), text)?);
     }
     Ok(changes)
 }

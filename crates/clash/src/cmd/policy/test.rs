@@ -117,7 +117,8 @@ impl TableCase {
         dirs: &Dirs,
         project: &Path,
     ) -> Result<Option<String>, Failure> {
-        let decision = decide_by(policy, dirs, DecisionContext::of(project), &self.action)?;
+        let decision =
+            decide_by(policy, dirs, DecisionContext::outside_sessions(project), &self.action)?;
         let reason = || say::reason(&decision);
         if decision.effect != self.effect {
             let (wanted, found) = (self.effect, decision.effect);

@@ -54,7 +54,7 @@ pub(super) fn run(
     host: &HostFacts,
     json: bool,
 ) -> Result<u8, Failure> {
-    let progress = ProgressLine::of("planning");
+    let progress = ProgressLine::start("planning");
     let planned = plan_all(dirs, project, sandboxes, host);
     drop(progress);
     unless_closed(if json { out.json(&as_json(&planned)) } else { show(out, &planned) })?;

@@ -130,7 +130,7 @@ impl Args {
     pub(crate) fn run(self, out: &mut CommandOutput) -> Result<u8, Failure> {
         let (dirs, project) = project(self.project)?;
         let known = || {
-            let _progress = ProgressLine::of("compiling the policy");
+            let _progress = ProgressLine::start("compiling the policy");
             sandboxes(&LoadedPolicy::load(&dirs, &project, None)?)
         };
         match self.what {

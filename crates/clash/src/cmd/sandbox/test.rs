@@ -48,7 +48,7 @@ pub(super) fn run(
     let host = simulate.host(dirs)?;
     let (planned, _) = plan::make(dirs, project, sandbox, &host, &[])
         .map_err(|refusal| plan::refused(sandbox, refusal))?;
-    let progress = ProgressLine::of("trying");
+    let progress = ProgressLine::start("trying");
     let seen = tried(dirs, project, sandbox, simulate)?;
     drop(progress);
     let wrong = seen.iter().filter(|seen| !seen.agrees()).count();
@@ -108,7 +108,7 @@ fn tried(
     sandbox: &Sandbox,
     simulate: &SimulatedHost,
 ) -> Result<Vec<TrialResult>, Failure> {
-    let mut trials = TrialSetup::of(dirs, project, sandbox)?;
+    let mut trials = TrialSetup::new(dirs, project, sandbox)?;
     let list = trials.take();
     let acts: Vec<&TrialAct> = list.iter().map(|trial| &trial.act).collect();
     let answers = parts::ask(project, &sandbox.name, simulate, &acts)?;

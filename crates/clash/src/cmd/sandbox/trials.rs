@@ -46,11 +46,11 @@ pub(super) struct TrialSetup<'a> {
 const MAX_NAMES_SEARCHED: usize = 1000;
 
 impl<'a> TrialSetup<'a> {
-    pub(super) fn of(dirs: &Dirs, project: &Path, sandbox: &'a Sandbox) -> Result<Self, Failure> {
+    pub(super) fn new(dirs: &Dirs, project: &Path, sandbox: &'a Sandbox) -> Result<Self, Failure> {
         let disk = Disk::default();
         let mut places = dirs.places_unseen(project, &disk);
         // Outside a session `$TMPDIR` is a directory of the command's own.
-        places.tmp = crate::temporary::of_session(&dirs.state);
+        places.tmp = crate::temporary::session_tmp(&dirs.state);
         let cage = dirs.cage(project, &disk);
         let tidier = ScratchRemover::start()?;
         let (list, listening) = (Vec::new(), Vec::new());

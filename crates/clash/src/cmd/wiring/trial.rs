@@ -59,7 +59,7 @@ pub(crate) fn run(dirs: &Dirs, agent: &Agent, entry: &HookEntry, project: &Path)
 
 /// Runs the hook with a text that is not a message. The hook must block.
 pub(crate) fn blocks_junk(entry: &HookEntry, project: &Path) -> Result<(), String> {
-    let said = ProgramOutput::of(hook(entry, project), "{\"hook_event_name\":")?;
+    let said = ProgramOutput::run(hook(entry, project), "{\"hook_event_name\":")?;
     let cancels = said.document().is_some_and(|answer| answer.get("cancel") == Some(&true.into()));
     let blocks = said.blocks() || cancels;
     blocks.then_some(()).ok_or_else(|| format!("the hook did not block junk: {}", said.status))
@@ -101,7 +101,7 @@ impl HookTrial<'_> {
         if let Some(variable) = self.agent.abilities.project {
             command.env(variable, self.project);
         }
-        let said = ProgramOutput::of(command, &(self.agent.sample)(&sample).to_string())?;
+        let said = ProgramOutput::run(command, &(self.agent.sample)(&sample).to_string())?;
         let record = self.decision(dirs).ok_or_else(|| {
             format!("the hook decided nothing about a harmless command: {}", said.in_short())
         })?;
@@ -125,7 +125,7 @@ impl HookTrial<'_> {
         let command = self.confined(&said).ok_or_else(|| {
             format!("the answer does not name clash's launcher: {}", said.in_short())
         })?;
-        let ran = ProgramOutput::of(command, "")?;
+        let ran = ProgramOutput::run(command, "")?;
         if !ran.status.success() {
             return Err(format!("a harmless command cannot run: {}", ran.in_short()));
         }
@@ -177,7 +177,7 @@ struct ProgramOutput {
 }
 
 impl ProgramOutput {
-    fn of(mut command: Command, input: &str) -> Result<Self, String> {
+    fn run(mut command: Command, input: &str) -> Result<Self, String> {
         let program = command.get_program().to_string_lossy().into_owned();
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         Self::wait(command, input).map_err(|error| format!("cannot run {program}: {error}"))
