@@ -87,7 +87,7 @@ fn an_import_from_claude_code_permits_no_more() {
     let (mut allowed, mut restricted) = (0, 0);
     for seed in 0..250 {
         let mut dice = Dice::new(seed);
-        let claude = dice.claude();
+        let claude = dice.claude_lists();
         let policy = imported(ImportFormat::Claude, &claude.settings());
         for _ in 0..40 {
             let action = dice.action(&PLACES);

@@ -208,7 +208,7 @@ fn an_import_of_claude_settings_never_widens() {
     let (mut allowed, mut restricted) = (0, 0);
     for seed in 0..3000 {
         let mut dice = Dice::new(seed);
-        let claude = dice.claude();
+        let claude = dice.claude_lists();
         let file = imported(ImportFormat::Claude, &claude.settings());
         for _ in 0..30 {
             let action = dice.action(&PLACES);

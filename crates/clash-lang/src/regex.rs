@@ -10,6 +10,7 @@ use crate::language_error::{LanguageError, LanguageResult};
 /// An expression that needs a larger automaton is refused.
 const MAX_AUTOMATON_BYTES: usize = 1 << 20;
 
+/// Compiles an expression that has to match the whole of a text.
 pub(crate) fn compile(pattern: &str) -> LanguageResult<PolicyRegex> {
     let config = dense::Config::new()
         .start_kind(StartKind::Anchored)

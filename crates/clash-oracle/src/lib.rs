@@ -253,7 +253,7 @@ fn interleavings(
     }
 }
 
-/// Chance that can be repeated.
+/// A random generator. The same seed gives the same values.
 #[derive(Clone, Debug)]
 pub struct Dice(u64);
 
@@ -296,7 +296,8 @@ impl Dice {
         }
     }
 
-    pub fn claude(&mut self) -> ClaudeLists {
+    /// Random lists of Claude Code's permissions.
+    pub fn claude_lists(&mut self) -> ClaudeLists {
         let mut rules = |most| {
             let count = self.below(most);
             (0..count).map(|_| self.claude_rule()).collect()
@@ -304,6 +305,7 @@ impl Dice {
         ClaudeLists { deny: rules(4), ask: rules(4), allow: rules(6) }
     }
 
+    /// Random rules of Codex.
     pub fn prefix_rules(&mut self) -> Vec<PrefixRule> {
         let decisions = [Effect::Allow, Effect::Ask, Effect::Deny];
         let count = 1 + self.below(6);

@@ -51,8 +51,9 @@ fn answers_to_other_case(dir: &Path) -> bool {
     other != name && identity(dir).is_some() && identity(dir) == identity(&parent.join(other))
 }
 
-/// A path in the form in which such volumes compare names. `None` if a name may stand for
-/// several others: `GIT~1` may be `.git`.
+/// A path in the form in which such volumes compare names: in lower case, without invisible
+/// characters, and without dots and spaces at the end of names. `None` if a name is not UTF-8
+/// or may stand for several others: `GIT~1` may be `.git`.
 pub(crate) fn folded(path: &Path) -> Option<PathBuf> {
     let mut folded = PathBuf::new();
     for part in path {

@@ -9,14 +9,15 @@
 //! permitted set, because the kernel intersects the new set with the old one. The bounding
 //! set is dropped too where this process may lower it: in a room, and as root.
 
-use rustix::io::Result;
+use rustix::io;
 use rustix::thread::{
     CapabilitySet, CapabilitySets, capabilities, remove_capability_from_bounding_set,
     set_capabilities,
 };
 
-/// Drops every capability that the command must not have.
-pub(crate) fn drop_all(root: bool) -> Result<()> {
+/// Drops every capability of the calling thread that the command must not have. `root` is
+/// true if the command runs as root, which keeps `CAP_DAC_OVERRIDE`.
+pub(crate) fn drop_all(root: bool) -> io::Result<()> {
     let held = capabilities(None)?;
     let keep = if root { CapabilitySet::DAC_OVERRIDE } else { CapabilitySet::empty() };
     let permitted = held.permitted & keep;
@@ -28,7 +29,7 @@ pub(crate) fn drop_all(root: bool) -> Result<()> {
         for capability in CapabilitySet::all().iter() {
             match remove_capability_from_bounding_set(capability) {
                 // `EINVAL`: this kernel does not know the capability.
-                Ok(()) | Err(rustix::io::Errno::INVAL) => {}
+                Ok(()) | Err(io::Errno::INVAL) => {}
                 Err(error) => return Err(error),
             }
         }
@@ -40,7 +41,7 @@ pub(crate) fn drop_all(root: bool) -> Result<()> {
 
 /// Keeps the capabilities that the monitor needs to read the command's processes, and those
 /// that these processes have. Affects only the calling thread.
-pub(crate) fn keep_for_looking(root: bool) -> Result<()> {
+pub(crate) fn keep_for_looking(root: bool) -> io::Result<()> {
     let held = capabilities(None)?;
     let own = if root { CapabilitySet::DAC_OVERRIDE } else { CapabilitySet::empty() };
     let permitted = held.permitted & (own | CapabilitySet::SYS_PTRACE);
@@ -49,7 +50,7 @@ pub(crate) fn keep_for_looking(root: bool) -> Result<()> {
     if held == wanted { Ok(()) } else { set_capabilities(None, wanted) }
 }
 
-/// The number of effective capabilities of this process.
-pub(crate) fn count() -> Result<u32> {
+/// The number of permitted capabilities of this process.
+pub(crate) fn count() -> io::Result<u32> {
     Ok(capabilities(None)?.permitted.bits().count_ones())
 }

@@ -8,7 +8,7 @@ mod processes;
 mod signals;
 
 use std::ffi::{CStr, CString, c_char, c_int, c_long, c_void};
-use std::io::{Error, Result};
+use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
 
@@ -54,7 +54,7 @@ pub(crate) struct HandledRights {
 }
 
 /// Makes a ruleset that handles these rights. An unknown right is an error.
-pub(crate) fn landlock_ruleset(handled: &HandledRights) -> Result<OwnedFd> {
+pub(crate) fn landlock_ruleset(handled: &HandledRights) -> io::Result<OwnedFd> {
     // SAFETY: the kernel reads one `Handled`, whose size is passed.
     let fd = check(unsafe {
         libc::syscall(
@@ -97,7 +97,7 @@ pub(crate) fn landlock_rule(
 }
 
 /// Restricts the calling thread. no_new_privs must be set.
-pub(crate) fn landlock_enter(ruleset: BorrowedFd<'_>) -> Result<()> {
+pub(crate) fn landlock_enter(ruleset: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: takes integers.
     check(unsafe { libc::syscall(libc::SYS_landlock_restrict_self, ruleset.as_raw_fd(), 0_u32) })
         .map(drop)
@@ -118,12 +118,12 @@ pub(crate) fn seccomp_errno_available() -> bool {
     answer == 0
 }
 
-fn check(answer: c_long) -> Result<c_long> {
-    if answer < 0 { Err(Error::last_os_error()) } else { Ok(answer) }
+fn check(answer: c_long) -> io::Result<c_long> {
+    if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(answer) }
 }
 
 /// Marks every descriptor from 3 on close-on-exec (Linux 5.11).
-pub(crate) fn close_on_exec_from_3() -> Result<()> {
+pub(crate) fn close_on_exec_from_3() -> io::Result<()> {
     // SAFETY: takes three integers; no descriptor is closed now, so none that
     // Rust owns becomes invalid.
     check(unsafe { libc::syscall(libc::SYS_close_range, 3_u32, u32::MAX, CLOSE_RANGE_CLOEXEC) })
@@ -149,12 +149,13 @@ pub(crate) fn confined_by(label: &mut [u8; 512]) -> Option<usize> {
 
 /// Installs a seccomp filter on the calling thread. no_new_privs must be set. Returns the
 /// kernel's answer, which is a descriptor if the flags ask for a listener.
-pub(crate) fn install_filter(program: &[BpfInstruction], flags: u64) -> Result<c_long> {
+pub(crate) fn install_filter(program: &[BpfInstruction], flags: u64) -> io::Result<c_long> {
     let mut code: Vec<libc::sock_filter> = program
         .iter()
         .map(|i| libc::sock_filter { code: i.code, jt: i.jt, jf: i.jf, k: i.k })
         .collect();
-    let length = u16::try_from(code.len()).map_err(|_| Error::from_raw_os_error(libc::E2BIG))?;
+    let length =
+        u16::try_from(code.len()).map_err(|_| io::Error::from_raw_os_error(libc::E2BIG))?;
     let prog = libc::sock_fprog { len: length, filter: code.as_mut_ptr() };
     // SAFETY: `prog` points at `length` instructions; both live until the call
     // returns and the kernel copies them.
@@ -164,13 +165,13 @@ pub(crate) fn install_filter(program: &[BpfInstruction], flags: u64) -> Result<c
 }
 
 /// Makes a call that a listener answers with a descriptor.
-pub(crate) fn trapped_call(number: c_long) -> Result<OwnedFd> {
+pub(crate) fn trapped_call(number: c_long) -> io::Result<OwnedFd> {
     // SAFETY: the arguments are integers; without a listener the call only asks
     // for this process's priority.
     let fd = check(unsafe { libc::syscall(number, 0, 0, 0) })?;
-    let fd = RawFd::try_from(fd).map_err(|_| Error::from_raw_os_error(libc::EBADF))?;
+    let fd = RawFd::try_from(fd).map_err(|_| io::Error::from_raw_os_error(libc::EBADF))?;
     if fd < 3 {
-        return Err(Error::from_raw_os_error(libc::EBADF));
+        return Err(io::Error::from_raw_os_error(libc::EBADF));
     }
     // SAFETY: a number above the standard three that a listener answered with is a
     // descriptor it has just put into our table; see [`give`].
@@ -179,10 +180,10 @@ pub(crate) fn trapped_call(number: c_long) -> Result<OwnedFd> {
 
 /// Sets SIGPIPE to its default. Rust's start-up code ignores it, and an ignored signal
 /// stays ignored after `execve`. The signal mask is inherited unchanged.
-pub(crate) fn default_sigpipe() -> Result<()> {
+pub(crate) fn default_sigpipe() -> io::Result<()> {
     // SAFETY: SIG_DFL installs no handler, so no code of ours can run in one.
     let before = unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
-    if before == libc::SIG_ERR { Err(Error::last_os_error()) } else { Ok(()) }
+    if before == libc::SIG_ERR { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 /// A list of C strings with the null-terminated pointer array `execve` wants.
@@ -200,11 +201,11 @@ impl CStringArray {
 }
 
 /// Replaces the process. Returns only on failure.
-pub(crate) fn execve(path: &CStr, args: &CStringArray, env: &CStringArray) -> Error {
+pub(crate) fn execve(path: &CStr, args: &CStringArray, env: &CStringArray) -> io::Error {
     // SAFETY: `path` ends in NUL; both arrays end in null and their strings are
     // owned by the same value, whose heap buffers do not move.
     unsafe { libc::execve(path.as_ptr(), args.pointers.as_ptr(), env.pointers.as_ptr()) };
-    Error::last_os_error()
+    io::Error::last_os_error()
 }
 
 /// The side of a fork.
@@ -216,12 +217,12 @@ pub(crate) enum ForkSide {
 
 /// Forks the process. The child must not return into the caller's code: it does its work
 /// and ends in [`exit_now`].
-pub(crate) fn fork() -> Result<ForkSide> {
+pub(crate) fn fork() -> io::Result<ForkSide> {
     // SAFETY: the child makes system calls and at most allocates, which glibc
     // and musl keep usable after a fork from a threaded process; no other lock
     // that a lost thread may hold is taken (see attempts.rs).
     match unsafe { libc::fork() } {
-        -1 => Err(Error::last_os_error()),
+        -1 => Err(io::Error::last_os_error()),
         0 => Ok(ForkSide::Child),
         pid => Ok(ForkSide::Parent(pid)),
     }
@@ -235,7 +236,7 @@ pub(crate) fn exit_now(code: c_int) -> ! {
 
 /// Makes new namespaces for the calling process. Does not use `errno`: a process that
 /// shares memory with another calls this, and it may fail.
-pub(crate) fn unshare(flags: c_int) -> Result<()> {
+pub(crate) fn unshare(flags: c_int) -> io::Result<()> {
     let flags = UnshareFlags::from_bits_retain(flags.cast_unsigned());
     // SAFETY: CLONE_FILES is never passed, so Rust's view of its descriptors stays right.
     Ok(unsafe { unshare_unsafe(flags) }?)
@@ -248,7 +249,7 @@ pub(crate) fn mount(
     kind: Option<&CStr>,
     flags: libc::c_ulong,
     data: Option<&CStr>,
-) -> Result<()> {
+) -> io::Result<()> {
     let raw = |s: Option<&CStr>| s.map_or(ptr::null(), CStr::as_ptr);
     // SAFETY: all pointers are null or NUL-terminated strings that outlive the
     // call.
@@ -278,7 +279,7 @@ struct MountAttr {
     userns: u64,
 }
 
-fn mount_setattr(dir: RawFd, path: &CStr, flags: c_int, attr: &MountAttr) -> Result<()> {
+fn mount_setattr(dir: RawFd, path: &CStr, flags: c_int, attr: &MountAttr) -> io::Result<()> {
     // SAFETY: `path` ends in NUL and `attr` is a whole `struct mount_attr` whose
     // size is passed; both outlive the call.
     check(unsafe {
@@ -296,13 +297,13 @@ fn mount_setattr(dir: RawFd, path: &CStr, flags: c_int, attr: &MountAttr) -> Res
 
 /// Makes the mounts below `path` private: no mount or unmount passes between here and the
 /// outside.
-pub(crate) fn make_private(path: &CStr) -> Result<()> {
+pub(crate) fn make_private(path: &CStr) -> io::Result<()> {
     let attr = MountAttr { set: 0, clear: 0, propagation: libc::MS_PRIVATE, userns: 0 };
     mount_setattr(libc::AT_FDCWD, path, 0, &attr)
 }
 
 /// Sets these attributes on every mount of a tree.
-pub(crate) fn set_mount(tree: &OwnedFd, set: u64) -> Result<()> {
+pub(crate) fn set_mount(tree: &OwnedFd, set: u64) -> io::Result<()> {
     let attr = MountAttr { set, clear: 0, propagation: libc::MS_PRIVATE, userns: 0 };
     mount_setattr(tree.as_raw_fd(), c"", libc::AT_EMPTY_PATH, &attr)
 }
@@ -322,13 +323,13 @@ pub(crate) fn notice_children() -> bool {
 
 /// Hides the memory and environment of this process from every process without
 /// CAP_SYS_PTRACE.
-pub(crate) fn undumpable() -> Result<()> {
+pub(crate) fn undumpable() -> io::Result<()> {
     // SAFETY: takes integers.
     check(c_long::from(unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0) })).map(drop)
 }
 
 /// Switches on the loopback interface of this network namespace.
-pub(crate) fn loopback_up() -> Result<()> {
+pub(crate) fn loopback_up() -> io::Result<()> {
     // SAFETY: plain integers.
     let socket = unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
     check(c_long::from(socket))?;
@@ -342,7 +343,7 @@ pub(crate) fn loopback_up() -> Result<()> {
     // the descriptor is ours and closed once.
     unsafe {
         let answer = libc::ioctl(socket, libc::SIOCSIFFLAGS as _, ptr::from_ref(&request));
-        let error = Error::last_os_error();
+        let error = io::Error::last_os_error();
         libc::close(socket);
         if answer < 0 { Err(error) } else { Ok(()) }
     }
@@ -355,7 +356,7 @@ pub(crate) fn kill(pid: libc::pid_t, signal: c_int) {
 }
 
 /// Ends the calling process when its parent ends.
-pub(crate) fn die_with_parent() -> Result<()> {
+pub(crate) fn die_with_parent() -> io::Result<()> {
     // SAFETY: takes integers.
     check(c_long::from(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0) }))
         .map(drop)
@@ -378,7 +379,7 @@ pub(crate) struct FileMapping {
 /// Maps a file that is only replaced and never written to. If a process truncates it
 /// nevertheless, an access beyond its end is a SIGBUS. The hook then dies, and a dead hook
 /// blocks the agent.
-pub(crate) fn map(file: &std::fs::File, length: usize) -> Result<FileMapping> {
+pub(crate) fn map(file: &std::fs::File, length: usize) -> io::Result<FileMapping> {
     if length == 0 {
         return Ok(FileMapping { start: ptr::null_mut(), length });
     }
@@ -389,7 +390,7 @@ pub(crate) fn map(file: &std::fs::File, length: usize) -> Result<FileMapping> {
     let start =
         unsafe { libc::mmap(ptr::null_mut(), length, libc::PROT_READ, flags, file.as_raw_fd(), 0) };
     if start == libc::MAP_FAILED {
-        Err(Error::last_os_error())
+        Err(io::Error::last_os_error())
     } else {
         Ok(FileMapping { start, length })
     }
@@ -430,6 +431,6 @@ mod tests {
         // SAFETY: no descriptor has this number.
         assert_eq!(unsafe { libc::close(-1) }, -1);
         assert_eq!(unshare(1).unwrap_err().raw_os_error(), Some(libc::EINVAL));
-        assert_eq!(Error::last_os_error().raw_os_error(), Some(libc::EBADF));
+        assert_eq!(io::Error::last_os_error().raw_os_error(), Some(libc::EBADF));
     }
 }

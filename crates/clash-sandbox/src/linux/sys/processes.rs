@@ -2,7 +2,7 @@
 //! between them.
 
 use std::ffi::{c_int, c_long, c_void};
-use std::io::{Error, Result};
+use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -15,14 +15,14 @@ use super::check;
 /// A stack for a process that shares this memory. Never freed, because the process may
 /// outlive the value that started it. Mapped directly: an allocator that zeroes memory
 /// would touch every page.
-fn stack(bytes: usize) -> Result<*mut c_void> {
+fn stack(bytes: usize) -> io::Result<*mut c_void> {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_STACK;
     let rights = libc::PROT_READ | libc::PROT_WRITE;
     // SAFETY: a new mapping at a place of the kernel's choice touches no memory of
     // ours.
     let start = unsafe { libc::mmap(ptr::null_mut(), bytes, rights, flags, -1, 0) };
     if start == libc::MAP_FAILED {
-        return Err(Error::last_os_error());
+        return Err(io::Error::last_os_error());
     }
     // SAFETY: one past the end of the mapping.
     Ok(unsafe { start.byte_add(bytes) })
@@ -31,7 +31,7 @@ fn stack(bytes: usize) -> Result<*mut c_void> {
 /// Runs `job` in a new process with the same memory and descriptors, and waits until it has
 /// ended or called `execve`. Memory that `job` writes and files that it opens are visible
 /// here. The executed program gets a copy of the descriptors.
-pub(crate) fn run_until_exec(mut job: impl FnMut()) -> Result<libc::pid_t> {
+pub(crate) fn run_until_exec(mut job: impl FnMut()) -> io::Result<libc::pid_t> {
     let pid = run_and_wait(stack(512 * 1024)?, &mut job);
     check(c_long::from(pid)).map(|_| pid)
 }
@@ -62,7 +62,7 @@ pub(crate) fn run_behind<T: Sync + 'static>(
     with: &'static T,
     settle: fn(&T) -> bool,
     stay: fn(&T, libc::pid_t),
-) -> Result<(libc::pid_t, libc::pid_t)> {
+) -> io::Result<(libc::pid_t, libc::pid_t)> {
     struct GuardStart<'a, T: 'static> {
         job: &'a mut dyn FnMut(),
         stack: *mut c_void,
@@ -106,19 +106,22 @@ pub(crate) fn run_behind<T: Sync + 'static>(
         let _ = futex::wait(&child, futex::Flags::empty(), WAITING, Some(&a_while));
         let ended = rustix::process::waitpid(rustix::process::Pid::from_raw(pid), options);
         if matches!(ended, Ok(Some(_))) && child.load(Ordering::Acquire) == WAITING {
-            return Err(Error::from_raw_os_error(libc::ECHILD));
+            return Err(io::Error::from_raw_os_error(libc::ECHILD));
         }
     }
     match child.load(Ordering::Acquire).cast_signed() {
         child if child > 0 => Ok((pid, child)),
-        _ => Err(Error::from_raw_os_error(libc::EAGAIN)),
+        _ => Err(io::Error::from_raw_os_error(libc::EAGAIN)),
     }
 }
 
 /// Starts a process that shares this memory and runs concurrently. `job` may use only
 /// system calls, its own stack and its argument. It shares the thread-local storage, so it
 /// must not allocate. It may set `errno` only on a failure after which it ends.
-pub(crate) fn run_beside<T: Sync + 'static>(job: fn(&T), with: &'static T) -> Result<libc::pid_t> {
+pub(crate) fn run_beside<T: Sync + 'static>(
+    job: fn(&T),
+    with: &'static T,
+) -> io::Result<libc::pid_t> {
     struct BesideStart<T: 'static>(fn(&T), &'static T);
     extern "C" fn start<T: Sync + 'static>(start: *mut c_void) -> c_int {
         // SAFETY: `start` was leaked below and is never written again.
@@ -211,7 +214,7 @@ pub(crate) fn send(
     // does nothing else.
     let socket = unsafe { BorrowedFd::borrow_raw(fd) };
     let flags = rustix::net::SendFlags::NOSIGNAL;
-    rustix::net::sendmsg(socket, &[std::io::IoSlice::new(word)], with, flags).map(drop)
+    rustix::net::sendmsg(socket, &[io::IoSlice::new(word)], with, flags).map(drop)
 }
 
 /// Receives a short message and descriptors. Returns the length of the message.
@@ -224,7 +227,7 @@ pub(crate) fn receive(
     let socket = unsafe { BorrowedFd::borrow_raw(fd) };
     let flags = rustix::net::RecvFlags::CMSG_CLOEXEC;
     loop {
-        match rustix::net::recvmsg(socket, &mut [std::io::IoSliceMut::new(word)], with, flags) {
+        match rustix::net::recvmsg(socket, &mut [io::IoSliceMut::new(word)], with, flags) {
             Err(Errno::INTR) => {}
             received => return received.map(|received| received.bytes),
         }

@@ -1,7 +1,7 @@
 //! Signals that are blocked, waited for and passed on.
 
 use std::ffi::{c_int, c_long};
-use std::io::{Error, Result};
+use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::ptr;
@@ -36,7 +36,7 @@ fn supervised() -> libc::sigset_t {
 }
 
 /// Blocks every signal that can be waited for.
-pub(crate) fn hold_signals() -> Result<SignalMask> {
+pub(crate) fn hold_signals() -> io::Result<SignalMask> {
     let set = supervised();
     let mut before = MaybeUninit::<libc::sigset_t>::uninit();
     // SAFETY: both point at signal sets; the kernel fills in the second.
@@ -47,7 +47,7 @@ pub(crate) fn hold_signals() -> Result<SignalMask> {
     Ok(SignalMask(unsafe { before.assume_init() }))
 }
 
-pub(crate) fn set_mask(mask: &SignalMask) -> Result<()> {
+pub(crate) fn set_mask(mask: &SignalMask) -> io::Result<()> {
     // SAFETY: points at an initialised set; nothing is written back.
     check(c_long::from(unsafe {
         libc::sigprocmask(libc::SIG_SETMASK, &raw const mask.0, ptr::null_mut())
@@ -56,7 +56,7 @@ pub(crate) fn set_mask(mask: &SignalMask) -> Result<()> {
 }
 
 /// Delivers the pending signals, and blocks again.
-pub(crate) fn let_through(mask: &SignalMask) -> Result<()> {
+pub(crate) fn let_through(mask: &SignalMask) -> io::Result<()> {
     set_mask(mask)?;
     hold_signals().map(drop)
 }
@@ -107,14 +107,14 @@ pub(crate) fn own_group() -> libc::pid_t {
 }
 
 /// The session of a process; 0 as above.
-pub(crate) fn session_of(pid: libc::pid_t) -> Result<libc::pid_t> {
+pub(crate) fn session_of(pid: libc::pid_t) -> io::Result<libc::pid_t> {
     // SAFETY: takes an integer.
     let session = unsafe { libc::getsid(pid) };
     check(c_long::from(session)).map(|_| session)
 }
 
 /// A signalfd for the blocked signals.
-pub(crate) fn signals() -> Result<OwnedFd> {
+pub(crate) fn signals() -> io::Result<OwnedFd> {
     let set = supervised();
     // SAFETY: the set is initialised; -1 asks for a new descriptor.
     let fd = unsafe { libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) };
@@ -124,7 +124,7 @@ pub(crate) fn signals() -> Result<OwnedFd> {
 }
 
 /// The next pending signal of a signalfd; `None` if there is none.
-pub(crate) fn held_signal(signals: &OwnedFd) -> Result<Option<ArrivedSignal>> {
+pub(crate) fn held_signal(signals: &OwnedFd) -> io::Result<Option<ArrivedSignal>> {
     let mut info = [0_u8; size_of::<libc::signalfd_siginfo>()];
     match rustix::io::read(signals, &mut info) {
         Ok(length) if length == info.len() => {}
@@ -138,7 +138,7 @@ pub(crate) fn held_signal(signals: &OwnedFd) -> Result<Option<ArrivedSignal>> {
 }
 
 /// Waits for the next blocked signal; `None` when the time is up.
-pub(crate) fn next_signal(timeout: Option<Duration>) -> Result<Option<ArrivedSignal>> {
+pub(crate) fn next_signal(timeout: Option<Duration>) -> io::Result<Option<ArrivedSignal>> {
     let set = supervised();
     let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
     let timeout = timeout.map(|left| libc::timespec {
@@ -158,7 +158,7 @@ pub(crate) fn next_signal(timeout: Option<Duration>) -> Result<Option<ArrivedSig
             let pid = unsafe { info.si_pid() };
             return Ok(Some(ArrivedSignal::new(signal, info.si_code, pid)));
         }
-        match Error::last_os_error() {
+        match io::Error::last_os_error() {
             error if error.raw_os_error() == Some(libc::EAGAIN) => return Ok(None),
             error if error.raw_os_error() == Some(libc::EINTR) => {}
             error => return Err(error),
@@ -205,7 +205,7 @@ pub(crate) fn take_unless(signal: c_int, over: impl Fn() -> bool) {
 
 /// Ends a stop of this process after this time, and then every second. A stopped process
 /// cannot look at the clock.
-pub(crate) fn continue_after(time: Duration) -> Result<()> {
+pub(crate) fn continue_after(time: Duration) -> io::Result<()> {
     // SAFETY: all zeroes is a valid `sigevent`.
     let mut event: libc::sigevent = unsafe { std::mem::zeroed() };
     event.sigev_notify = libc::SIGEV_SIGNAL;
