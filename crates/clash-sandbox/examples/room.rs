@@ -6,7 +6,7 @@
 //! --regex CAPS DIR PATTERN --deny-regex CAPS DIR PATTERN
 //! --children CAPS DIR --deny-children CAPS DIR --default-allow --unprotect PATH
 //! --net deny|allow --localhost PORT --serve PORT --cwd DIR --home DIR --project DIR --tmp DIR
-//! --cage PATH --host FILE --simulate HOST --ahead --unprotected --limit NAME N --show -- cmd …`
+//! --cage PATH --former-links FILE --host FILE --simulate HOST --ahead --unprotected --limit NAME N --show -- cmd …`
 //!
 //! `--ahead` starts the helper process whatever the host can do, as after a wrong record.
 #![expect(clippy::print_stderr, reason = "a program, not the library")]
@@ -117,6 +117,7 @@ impl RoomOptions {
             "--cwd" => self.cwd = Some(PathBuf::from(value())),
             "--home" => self.home = PathBuf::from(value()),
             "--project" => self.project = PathBuf::from(value()),
+            "--former-links" => self.cage.former_links = Some(PathBuf::from(value())),
             "--cage" => self.cage.paths.push(PathBuf::from(value())),
             "--show" => self.show = true,
             _ => sandbox.fs.push(file_rule(flag, value)?),

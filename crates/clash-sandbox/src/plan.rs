@@ -61,6 +61,8 @@ use view::MountSources;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CagePaths {
     pub paths: Vec<PathBuf>,
+    /// The record of removed links, which the monitors of all rooms share.
+    pub former_links: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -176,6 +178,8 @@ pub struct WatchPlan {
     /// The visible paths, where no mount hides the others. Every call that looks at a path
     /// is then watched too.
     pub sight: Option<VisiblePaths>,
+    /// The record of removed links. Without it, no directory gets another parent.
+    pub former_links: Option<PathBuf>,
 }
 
 /// The processes in the command's /proc.
@@ -334,7 +338,8 @@ fn watched_tier(
     let files = request.sandbox.limits.most_files();
     // The kernel cannot tell a process's own entries in /proc from others', so the monitor
     // sees every open.
-    let watch = WatchPlan { rights, reads: true, processes, files, sight };
+    let former_links = request.cage.former_links.clone();
+    let watch = WatchPlan { rights, reads: true, processes, files, sight, former_links };
     Ok(TierParts { room: None, watch: Some(watch), scratch })
 }
 
@@ -412,7 +417,8 @@ fn beyond_mounts(
         || changes && !tier::plain(&rights);
     let files = limits.most_files();
     let processes = ProcView::OfTheRoom;
-    watched.then_some(WatchPlan { rights, reads, processes, files, sight: None })
+    let former_links = request.cage.former_links.clone();
+    watched.then_some(WatchPlan { rights, reads, processes, files, sight: None, former_links })
 }
 
 /// The rights without the rules about names. In the mount tree, such a rule must not hide

@@ -240,15 +240,108 @@ fn a_room_without_a_monitor_makes_no_links() {
     });
 }
 
-/// One room makes links that climb, the other moves their directory.
+/// One rename of a directory. Exits with the error number.
+const RENAME: &str = "import os, sys\n\
+    try: os.rename(sys.argv[1], sys.argv[2])\n\
+    except OSError as e: sys.exit(e.errno)";
+const EXDEV: Option<i32> = Some(18);
+
+/// The kernel may still follow a link that a room has removed. So the link holds its
+/// directory for a while, and every directory to which its `..` has led.
+#[test]
+fn a_removed_link_keeps_its_directory_from_moving_up() {
+    if python_is_missing() {
+        return;
+    }
+    let exchange = "import ctypes\n\
+        assert ctypes.CDLL(None).renameat2(-100, b'a/b/c/l', -100, b'a/x/d/f', 2) == 0";
+    let exchange = format!("touch a/x/d/f && {PYTHON} -c \"{exchange}\"");
+    let cases = [
+        ("rm a/b/c/l", "a/b/c", "c"),
+        ("rm a/b/c/l", "a/b", "b"),
+        ("rm -r a/b/c", "a/b", "b"),
+        ("echo 1 > g && mv g a/b/c/l && rm a/b/c/l", "a/b/c", "a/c"),
+        ("ln -sfn . a/b/c/l", "a/b/c", "c"),
+        ("mv a/b/c/l a/x/d/l", "a/b/c", "c"),
+        (&exchange, "a/b/c", "c"),
+        // The link is still there, but in another place.
+        ("mv a/b/c a/x/c", "a/b", "b"),
+        ("rm a/b/c/l && mv a/b/c a/x/c", "a/x/c", "c"),
+        ("rm a/b/c/l && mv a/b/c a/x/c && rmdir a/x/c a/x/d", "a/x", "x"),
+    ];
+    each_tier(|world| {
+        for (change, from, to) in cases {
+            // The record goes too: inodes of the previous case may return.
+            bare(&world, "rm -rf * ../../former-links && mkdir -p a/b/c a/x/d e");
+            bare(&world, "ln -s ../../../e a/b/c/l");
+            works(&world, change);
+            let moved = world.run(&[PYTHON, "-c", RENAME, from, to]);
+            let case = format!("{change}; {from} to {to}, {:?} {:?}", world.options, world.who);
+            assert_eq!(moved.status.code(), EXDEV, "{case} {}", text(&moved));
+        }
+    });
+}
+
+#[test]
+fn a_removed_link_that_would_stay_inside_holds_nothing() {
+    if python_is_missing() {
+        return;
+    }
+    let cases = [
+        ("rm -r a/b/c/d/near", "a/b/c", "c"),
+        ("rm -r a/b/c/d", "a/b/c", "c"),
+        ("rm a/b/c/l && rm -r a/b/c/d", "a/b/c", "a/x/c"),
+        ("rm a/b/c/l", "a/b", "x/b"),
+        ("rm -r a/b/c", "e", "x/e"),
+        ("rm -r a/b/c", "x/y", "y"),
+        ("mv a/b/c/l a/b/c/m && rm a/b/c/d/near", "a/b/c", "a/b/c2"),
+    ];
+    each_tier(|world| {
+        for (change, from, to) in cases {
+            bare(
+                &world,
+                "rm -rf * ../../former-links && mkdir -p a/b/c/d a/x e x/y &&
+                 ln -s ../../../e a/b/c/l && ln -s ../../f a/b/c/d/near",
+            );
+            if from == "a/b/c" && to == "c" {
+                bare(&world, "rm a/b/c/l");
+            }
+            works(&world, change);
+            let moved = world.run(&[PYTHON, "-c", RENAME, from, to]);
+            let case = format!("{change}; {from} to {to}, {:?} {:?}", world.options, world.who);
+            assert_eq!(moved.status.code(), Some(0), "{case} {}", text(&moved));
+        }
+    });
+}
+
+/// Without the shared record, a monitor does not know which links others have removed.
+#[test]
+fn without_the_record_no_directory_gets_another_parent() {
+    if python_is_missing() {
+        return;
+    }
+    each_tier(|world| {
+        bare(&world, "mkdir -p a/b c");
+        let world = world.option(&["--former-links", "/nonexistent/record"]);
+        let renames = |from, to| world.run(&[PYTHON, "-c", RENAME, from, to]).status.code();
+        assert_eq!([renames("a/b", "b"), renames("c", "a/c")], [EXDEV; 2]);
+        assert_eq!([renames("a/b", "a/d"), renames("c", "e")], [Some(0); 2]);
+        works(&world, "mv a/d up && rmdir up && rm -rf a e");
+    });
+}
+
+/// One room makes and removes links that climb, the other moves their directory. Other
+/// processes take the CPU from the kernel while it follows the links.
 #[test]
 fn two_rooms_never_show_a_way_out_together() {
+    // The kernel needs a while for the many names before `..`.
     const MAKES: &str = r"
 import os, time
+LONG = './' * 2000
 end = time.time() + 4; made = 0
 while time.time() < end:
-    for up in ('../../../e', '../../e', '../e', '../../..', '../../../..'):
-        for at in ('a/b/c/l', 'c/l', 'a/c/l', 'x/l'):
+    for up in ('../../../e', '../../e', '../e', LONG + '../../..', '../../..', '../../../..'):
+        for at in ('a/b/c/l', 'a/e/c/l', 'c/l', 'a/c/l', 'x/l'):
             try: os.close(os.open(at, os.O_CREAT | os.O_EXCL | os.O_WRONLY)); os.unlink(at)
             except OSError: pass
             try: os.symlink(up, at); made += 1
@@ -261,18 +354,19 @@ print(min(made, 1))
 import os, time
 end = time.time() + 4; moved = 0
 while time.time() < end:
-    for one, other in (('a/b/c/l', 'x/l'), ('a/b/c/l', 'c/l'), ('a/b/c', 'c'), ('c', 'a/c'), ('a/c', 'a/b/c'), ('a/b/c', 'x'), ('x', 'a/b/c')):
+    for one, other in (('a/b/c/l', 'x/l'), ('a/b/c/l', 'c/l'), ('a/b/c', 'c'), ('c', 'a/c'), ('a/c', 'a/b/c'), ('a/b/c', 'x'), ('x', 'a/b/c'), ('a/b/c', 'a/e/c'), ('a/e', 'e2'), ('e2', 'a/e'), ('a/e/c', 'a/b/c')):
         try: os.rename(one, other); moved += 1
         except OSError: pass
 print(min(moved, 1))
 ";
-    /// Checks whether a path leads out, as the agent's file tools would follow it.
+    /// Checks whether a path leads out, as the agent's file tools would follow it. Behind
+    /// `/proc/self/cwd` the kernel does not notice that a directory moves.
     const LOOKS: &str = r"
 import os, sys, time
 app = os.getcwd(); end = time.time() + 4.5; out = set(); looks = 0
 while time.time() < end:
-    for d in ('a/b/c/l', 'c/l', 'a/c/l', 'x/l'):
-        try: fd = os.open(d, os.O_PATH)
+    for d in ('a/b/c/l', 'a/e/c/l', 'c/l', 'a/c/l', 'x/l'):
+        try: fd = os.open('/proc/self/cwd/' + d, os.O_PATH)
         except OSError: continue
         real = os.readlink('/proc/self/fd/%d' % fd); os.close(fd); looks += 1
         if not (real + '/').startswith(app + '/'): out.add(d + ' -> ' + real)
@@ -282,7 +376,7 @@ print(sorted(out), min(looks, 1))
         return;
     }
     each_tier(|world| {
-        bare(&world, "mkdir -p a/b/c e");
+        bare(&world, "mkdir -p a/b/c a/e e");
         let room = |script: &str| -> Child {
             let prefix = world.prefix();
             let mut command = Command::new(&prefix[0]);
@@ -291,9 +385,20 @@ print(sorted(out), min(looks, 1))
             command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
         };
         let rooms = [room(MAKES), room(MOVES), room(MAKES)];
+        let load = [(); 4].map(|()| {
+            let mut busy = Command::new("/bin/sh");
+            busy.args(["-c", "while :; do :; done"]);
+            world.prepare(busy).spawn().unwrap()
+        });
         let looked = world.bare(&[PYTHON, "-c", LOOKS]);
+        load.into_iter().for_each(end);
         let said: Vec<String> = rooms.map(|room| text(&room.wait_with_output().unwrap())).to_vec();
         assert_eq!(said, ["1", "1", "1"], "{:?}", world.options);
         assert_eq!(text(&looked), "[] 1", "{:?} {:?}", world.options, world.who);
     });
+}
+
+fn end(mut process: Child) {
+    process.kill().unwrap();
+    process.wait().unwrap();
 }

@@ -9,6 +9,7 @@ use clash_policy::path::{LinkResolver, PolicyPlaces};
 use clash_sandbox::disk::Disk;
 use clash_sandbox::facts::HostFacts;
 use clash_sandbox::host;
+use clash_sandbox::plan::CagePaths;
 
 use crate::{env, temporary};
 
@@ -130,6 +131,11 @@ impl Dirs {
         let session = self.session_tmp.as_ref().map(|tmp| disk.real(tmp));
         let tmp = session.unwrap_or_else(|| self.tmp.clone());
         PolicyPlaces::new(project.to_path_buf(), disk.real(&self.home), tmp, env::path)
+    }
+
+    /// The cage of a project, as the planner needs it.
+    pub(crate) fn cage_paths(&self, paths: Vec<PathBuf>) -> CagePaths {
+        CagePaths { paths, former_links: Some(self.state.join("former-links")) }
     }
 
     /// The paths that no sandbox may change: clash's own files, and files that steer the

@@ -128,6 +128,7 @@ impl World {
     pub(crate) fn prefix(&self) -> Vec<String> {
         let text = |p: PathBuf| p.display().to_string();
         let mut words = vec![text(self.path("room")), "--rw".into(), text(self.project())];
+        words.extend(["--former-links".into(), text(self.path("former-links"))]);
         words.extend(self.options.iter().cloned());
         words.push("--".into());
         words

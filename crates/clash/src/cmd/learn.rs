@@ -12,7 +12,7 @@ use clash_sandbox::disk::Disk;
 use clash_sandbox::host;
 use clash_sandbox::launch::LaunchCommand;
 use clash_sandbox::observe::{self, ObserveError, Observed, ObservedEnd};
-use clash_sandbox::plan::{CagePaths, PlanRequest, TemporaryPaths, plan};
+use clash_sandbox::plan::{PlanRequest, TemporaryPaths, plan};
 use serde_json::{Value, json};
 
 use super::project;
@@ -116,7 +116,7 @@ impl Args {
         }
         let disk = Disk::default();
         let places = dirs.places_unseen(here, &disk);
-        let cage = CagePaths { paths: dirs.cage(here, &disk) };
+        let cage = dirs.cage_paths(dirs.cage(here, &disk));
         let temporary = TemporaryPaths { session: None, host: &dirs.tmp };
         let in_force = PolicySandboxes { dirs, project: here, session: None };
         let own = dirs.caches_of(here, &disk);

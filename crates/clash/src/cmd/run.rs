@@ -21,9 +21,7 @@ use clash_sandbox::disk::Disk;
 use clash_sandbox::host;
 use clash_sandbox::launch;
 use clash_sandbox::plan::nesting::NestingError;
-use clash_sandbox::plan::{
-    CagePaths, GrantReason, PathGrant, PlanRequest, SandboxPlan, TemporaryPaths, plan,
-};
+use clash_sandbox::plan::{GrantReason, PathGrant, PlanRequest, SandboxPlan, TemporaryPaths, plan};
 
 use super::project;
 use crate::compiler::compiler_path;
@@ -314,7 +312,7 @@ impl<'a> AgentRoom<'a> {
         let request = PlanRequest {
             sandbox: &sandbox,
             places: &places,
-            cage: &CagePaths { paths: cage },
+            cage: &self.dirs.cage_paths(cage),
             disk: &disk,
             extra: &self.grants,
             in_force: &PolicySandboxes { dirs: self.dirs, project: self.project, session: None },

@@ -9,9 +9,7 @@ use clash_sandbox::facts::{HostFacts, RoomSupport};
 use clash_sandbox::host::{self, HostRecord};
 use clash_sandbox::launch::{self, LaunchError, LaunchHelper};
 use clash_sandbox::plan::cache::has_caches;
-use clash_sandbox::plan::{
-    CagePaths, GrantReason, PathGrant, PlanRequest, SandboxPlan, TemporaryPaths, plan,
-};
+use clash_sandbox::plan::{GrantReason, PathGrant, PlanRequest, SandboxPlan, TemporaryPaths, plan};
 
 use super::context::LaunchContext;
 use super::{LauncherError, Never, RequestedCommand};
@@ -75,7 +73,7 @@ impl LaunchContext {
         let session = self.session.as_ref().map(|session| session.dir.as_path());
         let in_force = PolicySandboxes { dirs: &self.dirs, project: &self.project, session };
         crate::caches::make_missing(sandbox, places, disk, &in_force);
-        let cage = CagePaths { paths: self.dirs.cage(&self.project, disk) };
+        let cage = self.dirs.cage_paths(self.dirs.cage(&self.project, disk));
         let held = tmp.map(|held| held.path.as_path());
         let caches = has_caches(sandbox).then(|| self.dirs.caches_of(&self.project, disk));
         let request = PlanRequest {

@@ -337,8 +337,10 @@ impl MonitorWorker {
         if directory {
             self.part_with_repository(&at);
         }
-        let flags = if directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
-        unlinkat(&at.dir, &at.leaf, flags)?;
+        match directory {
+            true => unlinkat(&at.dir, &at.leaf, AtFlags::REMOVEDIR)?,
+            false => self.remove_file(&at.dir, &at.leaf)?,
+        }
         self.fresh.removed(&at.path);
         self.quota.removed_one();
         if directory {

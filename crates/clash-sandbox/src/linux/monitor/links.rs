@@ -2,7 +2,7 @@
 //!
 //! The agent's own file tools run outside every room and follow links after the hook has
 //! judged a path. So no link may ever lead to a place that the sandbox may not read,
-//! whatever a room renames or replaces later. Three rules hold at every instant:
+//! whatever a room renames or replaces later. Four rules hold at every instant:
 //!
 //! 1. A link leads, name by name as the kernel follows it, to a place that the sandbox may
 //!    read, and below which nothing is denied. The same holds for every place to which it
@@ -12,6 +12,9 @@
 //!    which has one parent.
 //! 3. A rename judges a link again at its new place, and every link in a directory that
 //!    moves. Meanwhile no other room makes a link or renames anything (`turn.rs`).
+//! 4. A link that climbs counts for a minute after its removal (`former.rs`). The kernel may
+//!    still follow its `..`. For example, `a/b/l -> ../..` would lead out of the project
+//!    after `a/b` has moved to `b`.
 //!
 //! A path through such links stays where the sandbox may read. After the first link it is
 //! in a tree without denied places, and further links lead only to such trees.
@@ -27,6 +30,7 @@ use rustix::fs::symlinkat;
 use rustix::io::Errno;
 
 use super::act::{ActResult, HeldName, MonitorWorker};
+use super::former::climb_of;
 
 /// The kernel follows as many links.
 const MAX_LINKS: u32 = 40;
@@ -50,6 +54,7 @@ impl MonitorWorker {
         let outside = self.watch.rights.text_for_outside(Path::new(OsStr::from_bytes(target)));
         let target = outside.as_ref().map_or(target, |text| text.as_os_str().as_bytes());
         self.may_lead(&path, target)?;
+        self.turns.former.note(&at.dir, climb_of(target))?;
         symlinkat(target, &at.dir, &at.leaf)
     }
 

@@ -28,6 +28,7 @@ mod call;
 mod caller;
 mod common;
 mod folding;
+mod former;
 mod fresh;
 mod head;
 mod leaving;
@@ -112,7 +113,7 @@ impl CallMonitor {
                 }
             }
         }
-        let turns = RoomLock::open(&watch.rights.places.home);
+        let turns = RoomLock::open(&watch.rights.places.home, watch.former_links.as_deref());
         Ok(Self { processes, ruleset, watch, turns, root })
     }
 

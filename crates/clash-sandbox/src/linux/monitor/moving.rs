@@ -17,6 +17,7 @@ use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, openat, statat, unli
 use rustix::io::Errno;
 
 use super::act::{ActResult, HeldName, MonitorWorker};
+use super::former::{ClimbSet, FormerState, climb_of, climbs_above};
 use super::rename::text_of;
 
 /// A search stops after this number of names.
@@ -30,15 +31,29 @@ const LIST: OFlags =
 impl MonitorWorker {
     /// Refuses to move a directory if something in it would get another meaning at the new
     /// place.
-    pub(super) fn may_move(&self, from: &HeldName, to: &Path) -> ActResult {
-        let stays = from.path.parent() == to.parent();
+    pub(super) fn may_move(&self, from: &HeldName, to: &HeldName) -> ActResult {
+        let stays = from.path.parent() == to.path.parent();
         if stays && self.fresh.is_new(&from.path) && !self.fresh.has_repository(&from.path) {
             return Ok(());
         }
         let dir = openat(&from.dir, from.bare(), LIST, Mode::empty()).map_err(|_| Errno::XDEV)?;
-        let leaves = self.repository_around(&from.path) != self.repository_around(to);
-        let mut search = MoveSearch { worker: self, to, names: MAX_SEARCHED_NAMES };
-        search.read(&dir, &mut PathBuf::new(), leaves, 0)
+        let leaves = self.repository_around(&from.path) != self.repository_around(&to.path);
+        let mut search = MoveSearch::new(self, &to.path);
+        if !stays {
+            search.former = match self.turns.former.state() {
+                FormerState::Empty => None,
+                FormerState::Some => Some(&from.path),
+                FormerState::Unknown => return Err(Errno::XDEV),
+            };
+        }
+        search.read(&dir, &mut PathBuf::new(), leaves, 0)?;
+        if stays {
+            return Ok(());
+        }
+        // The kernel may have followed a link in this directory to a directory above.
+        let climbs = search.climbs;
+        self.turns.former.note(&from.dir, climbs)?;
+        self.turns.former.note(&to.dir, climbs)
     }
 
     /// True if a repository has to stay, because its directory still has a file that only a
@@ -52,7 +67,7 @@ impl MonitorWorker {
 
     fn holds_nothing_of_list(&self, dir: &OwnedFd, path: &Path) -> bool {
         let Ok(dir) = openat(dir, ".", LIST, Mode::empty()) else { return false };
-        let mut search = MoveSearch { worker: self, to: path, names: MAX_SEARCHED_NAMES };
+        let mut search = MoveSearch::new(self, path);
         search.read(&dir, &mut PathBuf::new(), true, 0).is_ok()
     }
 
@@ -64,7 +79,7 @@ impl MonitorWorker {
         if !self.holds_nothing_of_list(&dir, &at.path) {
             return;
         }
-        let removed = unlinkat(&dir, REPOSITORY, AtFlags::empty());
+        let removed = self.remove_file(&dir, REPOSITORY.as_bytes());
         if removed.or_else(|_| unlinkat(&dir, REPOSITORY, AtFlags::REMOVEDIR)).is_ok() {
             self.parting.swap_remove(index);
             self.fresh.removed(&at.path.join(REPOSITORY));
@@ -89,7 +104,7 @@ impl MonitorWorker {
             return false;
         }
         let Ok(dir) = openat(CWD, to, LIST, Mode::empty()) else { return false };
-        let mut search = MoveSearch { worker: self, to: at, names: MAX_SEARCHED_NAMES };
+        let mut search = MoveSearch::new(self, at);
         search.read(&dir, &mut PathBuf::new(), true, 0).is_err()
     }
 }
@@ -99,9 +114,17 @@ struct MoveSearch<'a> {
     worker: &'a MonitorWorker,
     to: &'a Path,
     names: usize,
+    /// The present place of the directory, if removed links count.
+    former: Option<&'a Path>,
+    /// The climbs from the directory around the moving one, by all links, also removed ones.
+    climbs: ClimbSet,
 }
 
-impl MoveSearch<'_> {
+impl<'a> MoveSearch<'a> {
+    fn new(worker: &'a MonitorWorker, to: &'a Path) -> Self {
+        Self { worker, to, names: MAX_SEARCHED_NAMES, former: None, climbs: 0 }
+    }
+
     /// Searches the directory at `below`, relative to the moving one. `carried` is true in
     /// a repository and on the way out of one. Such a directory may have no persistence
     /// paths.
@@ -115,6 +138,7 @@ impl MoveSearch<'_> {
         if depth > MAX_SEARCH_DEPTH {
             return Err(Errno::XDEV);
         }
+        self.judge_former(dir, below, depth)?;
         let mut directories = Vec::new();
         let mut links = Vec::new();
         let mut files = Vec::new();
@@ -138,6 +162,7 @@ impl MoveSearch<'_> {
             let text = text_of(dir, name).map_err(|_| Errno::XDEV)?;
             let at = self.to.join(&*below).join(OsStr::from_bytes(name));
             self.worker.may_lead(&at, &text).map_err(|_| Errno::XDEV)?;
+            self.climbs |= climbs_above(climb_of(&text), depth + 1);
         }
         if carried {
             let mut names = directories.iter().chain(&links).chain(&files);
@@ -152,6 +177,27 @@ impl MoveSearch<'_> {
             // `.git` itself goes with its repository.
             self.read(&inner, below, carried && !is_repository(&name), depth + 1)?;
             below.pop();
+        }
+        Ok(())
+    }
+
+    /// Judges the links that were in a directory a moment ago. The record has only their
+    /// climbs. So the whole directory to which they climb has to be fine, or the same as
+    /// before.
+    fn judge_former(&mut self, dir: &OwnedFd, below: &Path, depth: usize) -> ActResult {
+        let Some(from) = self.former else { return Ok(()) };
+        let climbs = self.worker.turns.former.climbs(dir).map_err(|_| Errno::XDEV)?;
+        if climbs == 0 {
+            return Ok(());
+        }
+        self.climbs |= climbs_above(climbs, depth + 1);
+        let [old, new] = [from, self.to].map(|top| top.join(below));
+        for ups in (depth + 1..u64::BITS as usize).filter(|ups| climbs >> ups & 1 == 1) {
+            if old.ancestors().nth(ups) != new.ancestors().nth(ups) {
+                let text = "../".repeat(ups);
+                let led = self.worker.may_lead(&new.join("link"), text.as_bytes());
+                led.map_err(|_| Errno::XDEV)?;
+            }
         }
         Ok(())
     }

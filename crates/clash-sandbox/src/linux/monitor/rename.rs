@@ -5,11 +5,12 @@ use std::path::Path;
 
 use clash_policy::FileCaps;
 use rustix::fs::{
-    AtFlags, FileType, RenameFlags, Stat, fstat, linkat, readlinkat_raw, renameat_with,
+    AtFlags, FileType, RenameFlags, Stat, fstat, linkat, readlinkat_raw, renameat_with, unlinkat,
 };
 use rustix::io::Errno;
 
 use super::act::{ActResult, HeldName, MonitorWorker, exists, itself, look};
+use super::former::{ClimbSet, climb_of};
 use super::head::is_part;
 use super::place::{CallPlace, real};
 
@@ -47,7 +48,7 @@ impl MonitorWorker {
         {
             return Err(Errno::XDEV);
         }
-        self.rename_in_turn(&from, &to, flags, &source, back)?;
+        self.rename_in_turn(&from, &to, flags, &source, target.as_ref())?;
         if target.is_some() && !exchange && from.path != to.path {
             self.quota.removed_one();
         }
@@ -70,9 +71,10 @@ impl MonitorWorker {
         to: &HeldName,
         flags: RenameFlags,
         source: &Stat,
-        back: Option<&Stat>,
+        target: Option<&Stat>,
     ) -> ActResult {
-        let links = is_link(source) || back.is_some_and(is_link);
+        let back = target.filter(|_| flags.contains(RenameFlags::EXCHANGE));
+        let links = is_link(source) || target.is_some_and(is_link);
         let directory = is_directory(source) || back.is_some_and(is_directory);
         let _turn = match links || directory || is_part(to) {
             true => self.turns.alone()?,
@@ -93,7 +95,27 @@ impl MonitorWorker {
         if let Some(target) = back {
             self.may_take(target, to, from)?;
         }
+        if links {
+            let climbs = climb_at(&from.dir, from.bare()) | climb_at(&to.dir, to.bare());
+            for dir in [&from.dir, &to.dir] {
+                self.turns.former.note(dir, climbs)?;
+            }
+        }
         renameat_with(&from.dir, &from.leaf, &to.dir, &to.leaf, flags)
+    }
+
+    /// Removes a name that is no directory. If another room puts a link there meanwhile,
+    /// that room has recorded the link.
+    pub(super) fn remove_file(&self, dir: &OwnedFd, name: &[u8]) -> ActResult {
+        let _turn = match climb_at(dir, name) {
+            0 => None,
+            _ => {
+                let turn = self.turns.alone()?;
+                self.turns.former.note(dir, climb_at(dir, name))?;
+                Some(turn)
+            }
+        };
+        unlinkat(dir, name, AtFlags::empty())
     }
 
     /// Refuses a new place for a link that would lead to a denied place from there, and for
@@ -105,7 +127,7 @@ impl MonitorWorker {
             return self.may_lead(&to.path, &text);
         }
         if is_directory(source) && from.path != to.path {
-            return self.may_move(from, &to.path);
+            return self.may_move(from, to);
         }
         Ok(())
     }
@@ -126,6 +148,7 @@ impl MonitorWorker {
             self.no_way_in(&to.path)?;
             let text = text_of(from, b"")?;
             self.may_lead(&self.path_now(&to)?, &text)?;
+            self.turns.former.note(&to.dir, climb_of(&text))?;
         }
         let flags = AtFlags::SYMLINK_FOLLOW;
         let linked = linkat(&self.shared.held, itself(from), &to.dir, &to.leaf, flags);
@@ -151,6 +174,11 @@ fn is_directory(meta: &Stat) -> bool {
 
 fn is_same(at: &HeldName, seen: &Stat) -> bool {
     look(at).is_ok_and(|now| (now.st_dev, now.st_ino) == (seen.st_dev, seen.st_ino))
+}
+
+/// The climb of a link; none if the name is no link.
+fn climb_at(dir: &OwnedFd, name: &[u8]) -> ClimbSet {
+    text_of(dir, name).map_or(0, |text| climb_of(&text))
 }
 
 /// The text of a link, by its name in a directory, or of the held link itself if the name

@@ -7,6 +7,8 @@
 //! The lock is `flock` on the host's home directory, opened before the launcher enters the
 //! room. It needs no file, and a room without rights on all of the home cannot open it. A
 //! room that can open it may make others wait, at most [`MAX_LOCK_WAIT`] each time.
+//!
+//! The monitors also share a record of removed links (`former.rs`).
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -16,11 +18,16 @@ use std::time::{Duration, Instant};
 use rustix::fs::{CWD, FlockOperation, Mode, OFlags, flock, openat};
 use rustix::io::Errno;
 
+use super::former::FormerLinks;
+
 const MAX_LOCK_WAIT: Duration = Duration::from_secs(5);
 const LOCK_RETRY_PAUSE: Duration = Duration::from_micros(200);
 
 #[derive(Debug)]
-pub(super) struct RoomLock(Option<Arc<OwnedFd>>);
+pub(super) struct RoomLock {
+    lock: Option<Arc<OwnedFd>>,
+    pub(super) former: FormerLinks,
+}
 
 /// Holds the lock until it is dropped. One call takes one turn: dropping any of its turns
 /// would release the lock.
@@ -28,11 +35,13 @@ pub(super) struct RoomLock(Option<Arc<OwnedFd>>);
 pub(super) struct LockTurn(Arc<OwnedFd>);
 
 impl RoomLock {
-    /// Opens the lock: the home directory, or the root if there is no home.
-    pub(super) fn open(home: &Path) -> Self {
+    /// Opens the lock: the home directory, or the root if there is no home. Opens the
+    /// record of removed links too.
+    pub(super) fn open(home: &Path, former: Option<&Path>) -> Self {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let dir = openat(CWD, home, flags, Mode::empty());
-        Self(dir.or_else(|_| openat(CWD, "/", flags, Mode::empty())).ok().map(Arc::new))
+        let lock = dir.or_else(|_| openat(CWD, "/", flags, Mode::empty())).ok().map(Arc::new);
+        Self { lock, former: FormerLinks::open(former) }
     }
 
     /// A turn for renaming a file. Meanwhile no link can take its place.
@@ -40,14 +49,15 @@ impl RoomLock {
         self.wait(FlockOperation::NonBlockingLockShared)
     }
 
-    /// A turn for making or renaming a link, a directory or a part of a repository.
+    /// A turn for making, renaming or removing a link, for renaming a directory, and for a
+    /// part of a repository.
     /// Meanwhile no other monitor renames anything.
     pub(super) fn alone(&self) -> Result<LockTurn, Errno> {
         self.wait(FlockOperation::NonBlockingLockExclusive)
     }
 
     fn wait(&self, operation: FlockOperation) -> Result<LockTurn, Errno> {
-        let file = self.0.as_ref().ok_or(Errno::ACCESS)?;
+        let file = self.lock.as_ref().ok_or(Errno::ACCESS)?;
         let end = Instant::now() + MAX_LOCK_WAIT;
         loop {
             match flock(file, operation) {

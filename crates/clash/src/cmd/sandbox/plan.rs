@@ -8,7 +8,7 @@ use clash_sandbox::facts::HostFacts;
 use clash_sandbox::host;
 use clash_sandbox::plan::report::{PlanReport, ReportLine};
 use clash_sandbox::plan::{
-    CagePaths, PathGrant, PlanError, PlanRequest, SandboxPlan, TemporaryPaths, plan_with_report,
+    PathGrant, PlanError, PlanRequest, SandboxPlan, TemporaryPaths, plan_with_report,
 };
 use serde_json::{Value, json};
 
@@ -40,7 +40,7 @@ pub(super) fn make(
 ) -> Result<(SandboxPlan, PlanReport), PlanError> {
     let disk = Disk::default();
     let places = dirs.places_unseen(project, &disk);
-    let cage = CagePaths { paths: dirs.cage(project, &disk) };
+    let cage = dirs.cage_paths(dirs.cage(project, &disk));
     let temporary = TemporaryPaths { session: None, host: &dirs.tmp };
     let in_force = PolicySandboxes { dirs, project, session: None };
     let caches = dirs.caches_of(project, &disk);
