@@ -85,7 +85,9 @@ pub(crate) fn difference(
                 now.path.display()
             ));
         }
-        if before.directory.is_some() && before.directory != directory_of(&now.path).ok()? {
+        // A directory that cannot be opened any more has changed too.
+        let directory = directory_of(&now.path).ok();
+        if before.directory.is_some() && directory != Some(before.directory) {
             // The tool itself may have created the directories of a new file.
             let made = fs::symlink_metadata(&now.path).is_ok() && message.content.is_none();
             if !made {
@@ -150,7 +152,28 @@ fn is_text_of(given: &str, file: &Path) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use clash_policy::FileCaps;
+
     use super::*;
+
+    #[test]
+    fn a_directory_that_became_a_link_is_a_difference() {
+        let base = tempfile::tempdir().unwrap();
+        let session = Session::imagined(base.path());
+        let dir = base.path().join("dir");
+        fs::create_dir(&dir).unwrap();
+        let path = dir.join("sub/file");
+        let file = FileUse { path, needs: FileCaps::READ, caseless: false };
+        let message = HookMessage::default();
+        let judged = || note(&session, &message, std::slice::from_ref(&file)).unwrap();
+        let found = || difference(&session, &message, std::slice::from_ref(&file));
+        judged();
+        assert_eq!(found(), None);
+        judged();
+        fs::remove_dir(&dir).unwrap();
+        std::os::unix::fs::symlink("dir", &dir).unwrap();
+        assert!(found().unwrap().contains("was exchanged during the call"));
+    }
 
     #[test]
     fn a_text_is_recognised_by_its_lines() {
