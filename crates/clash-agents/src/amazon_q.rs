@@ -309,7 +309,7 @@ fn shadowed(user: &UserContext, agent: &'static Agent, dir: PathBuf) -> Option<S
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::test_support::{no_part_is_a_message, tool_uses};
+    use crate::test_support::{imagined_user, no_part_is_a_message, tool_uses};
 
     /// Messages from their documentation.
     const DOCUMENTED: &str = include_str!("../tests/fixtures/q/documented.jsonl");
@@ -352,14 +352,7 @@ mod tests {
     #[test]
     fn only_an_agent_with_the_hooks_of_clash_may_take_its_place() {
         let dir = tempfile::tempdir().unwrap();
-        let user = UserContext {
-            home: dir.path().join("home"),
-            tmp: "/tmp".into(),
-            state: "/home/u/.local/state/clash".into(),
-            machine_state: "/nowhere".into(),
-            user_id: 1,
-            variable: |_| None,
-        };
+        let user = imagined_user(dir.path().join("home"));
         let agents = dir.path().join("agents");
         std::fs::create_dir(&agents).unwrap();
         let told = || shadowed(&user, &Q, agents.clone());

@@ -118,6 +118,7 @@ pub(crate) fn settings_roots(project: &Path) -> Vec<PathBuf> {
 mod tests {
     use super::*;
     use crate::AGENTS;
+    use crate::test_support::imagined_user;
 
     /// Every file that makes some agent's settings hostile is behind a name of the list,
     /// else a launch would not look at it.
@@ -142,14 +143,7 @@ mod tests {
         for agent in AGENTS {
             for name in names {
                 let dir = tempfile::tempdir().unwrap();
-                let user = UserContext {
-                    home: dir.path().join("home"),
-                    tmp: "/tmp".into(),
-                    state: dir.path().join("state"),
-                    machine_state: "/nowhere".into(),
-                    user_id: 1,
-                    variable: |_| None,
-                };
+                let user = imagined_user(dir.path().join("home"));
                 let project = dir.path().join("app");
                 std::fs::create_dir(&project).unwrap();
                 assert!(!may_have_settings(&project));

@@ -219,6 +219,7 @@ fn odd_substitution(file: &Path) -> Option<String> {
 mod tests {
     use super::*;
     use crate::HookEvent;
+    use crate::test_support::imagined_user;
 
     const RECORDED: &str = include_str!("../tests/fixtures/opencode/calls.jsonl");
 
@@ -266,17 +267,6 @@ mod tests {
         }
     }
 
-    fn user() -> UserContext {
-        UserContext {
-            home: "/home/u".into(),
-            tmp: "/tmp".into(),
-            state: "/home/u/.local/state/clash".into(),
-            machine_state: "/nowhere".into(),
-            user_id: 1,
-            variable: |_| None,
-        }
-    }
-
     /// The client reads the shell from each of these files and texts (OpenCode 1.18.33).
     #[test]
     fn a_project_that_sets_the_shell_is_hostile() {
@@ -292,9 +282,12 @@ mod tests {
             let project = dir.path().join("app");
             std::fs::create_dir_all(project.join(".opencode")).unwrap();
             std::fs::create_dir(dir.path().join(".git")).unwrap();
-            assert_eq!(hostile(&user(), &project, &OPENCODE_NAMES), None);
+            assert_eq!(hostile(&imagined_user("/home/u"), &project, &OPENCODE_NAMES), None);
             std::fs::write(dir.path().join(file), text).unwrap();
-            assert!(hostile(&user(), &project, &OPENCODE_NAMES).is_some(), "{file} {text}");
+            assert!(
+                hostile(&imagined_user("/home/u"), &project, &OPENCODE_NAMES).is_some(),
+                "{file} {text}"
+            );
         }
     }
 
@@ -306,7 +299,7 @@ mod tests {
             let path = dir.path().join(file);
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(path, r#"{"shell": "/bin/sh"}"#).unwrap();
-            let told = hostile(&user(), dir.path(), &KILO_NAMES);
+            let told = hostile(&imagined_user("/home/u"), dir.path(), &KILO_NAMES);
             assert!(told.unwrap_or_default().contains("sets the shell"), "{file}");
         }
     }
@@ -317,6 +310,6 @@ mod tests {
         let text = r#"{"model": "x", "provider": {"y": {"options": {"apiKey": "{env:KEY}"}}},
             "instructions": ["{file:./docs/shell.md}"], "permission": {"bash": "ask"}, }"#;
         std::fs::write(dir.path().join("opencode.jsonc"), text).unwrap();
-        assert_eq!(hostile(&user(), dir.path(), &OPENCODE_NAMES), None);
+        assert_eq!(hostile(&imagined_user("/home/u"), dir.path(), &OPENCODE_NAMES), None);
     }
 }

@@ -1,8 +1,23 @@
 //! Helpers for the tests of the adapters.
 
+use std::path::PathBuf;
+
 use clash_policy::ToolInput;
 
-use crate::{Agent, CallContext, ToolError};
+use crate::{Agent, CallContext, ToolError, UserContext};
+
+/// A user with this home and without environment variables.
+pub(crate) fn imagined_user(home: impl Into<PathBuf>) -> UserContext {
+    let home = home.into();
+    UserContext {
+        tmp: "/tmp".into(),
+        state: home.join(".local/state/clash"),
+        machine_state: "/nowhere".into(),
+        user_id: 1,
+        variable: |_| None,
+        home,
+    }
+}
 
 /// The tool use of a message in one line, in the directory `/work/app`.
 pub(crate) fn tool_use(agent: &Agent, message: &str) -> Result<String, ToolError> {
