@@ -322,7 +322,7 @@ fn without_the_record_no_directory_gets_another_parent() {
     }
     each_tier(|world| {
         bare(&world, "mkdir -p a/b c");
-        let world = world.option(&["--former-links", "/nonexistent/record"]);
+        let world = world.option(&["--former-links", "/proc/record"]);
         let renames = |from, to| world.run(&[PYTHON, "-c", RENAME, from, to]).status.code();
         assert_eq!([renames("a/b", "b"), renames("c", "a/c")], [EXDEV; 2]);
         assert_eq!([renames("a/b", "a/d"), renames("c", "e")], [Some(0); 2]);

@@ -11,6 +11,7 @@ use clash_sandbox::facts::HostFacts;
 use clash_sandbox::host;
 use clash_sandbox::plan::CagePaths;
 
+use crate::session::sessions_dir;
 use crate::{env, temporary};
 
 /// The directories of clash and of the user.
@@ -135,7 +136,8 @@ impl Dirs {
 
     /// The cage of a project, as the planner needs it.
     pub(crate) fn cage_paths(&self, paths: Vec<PathBuf>) -> CagePaths {
-        CagePaths { paths, former_links: Some(self.state.join("former-links")) }
+        // In this directory also launchers in the room of a whole agent may write.
+        CagePaths { paths, former_links: Some(sessions_dir(self).join(".former-links")) }
     }
 
     /// The paths that no sandbox may change: clash's own files, and files that steer the

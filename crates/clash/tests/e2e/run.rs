@@ -184,6 +184,23 @@ fn every_action_has_a_room_inside_the_room() {
     });
 }
 
+/// Monitors inside the agent's room share the record of removed links as well.
+#[test]
+fn a_room_inside_a_room_records_removed_links() {
+    as_each_user(|m| {
+        let m = with_asking_agent(m, "claude");
+        let clash = clash().display();
+        let inner = "ln -s ../.. a/b/l && rm a/b/l";
+        let script = format!("mkdir -p a/b; {clash} sandbox exec project -- sh -c '{inner}'");
+        let ran = run(&m, "claude", &script);
+        if m.who == Who::Nobody {
+            ran.succeeds();
+            let record = m.state().join("sessions/.former-links");
+            assert!(fs::metadata(record).unwrap().len() > 0);
+        }
+    });
+}
+
 /// Two commands of one session, each in a room inside the agent's room.
 #[test]
 fn actions_inside_a_room_share_the_projects_cache() {

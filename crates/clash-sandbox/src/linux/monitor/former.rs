@@ -17,8 +17,10 @@
 //! directory gets another parent.
 
 use std::cell::Cell;
+use std::fs::DirBuilder;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Component, Path};
 
 use rustix::fs::{CWD, FallocateFlags, Mode, OFlags, fallocate, fstat, openat};
@@ -71,8 +73,16 @@ pub(super) enum FormerState {
 impl FormerLinks {
     pub(super) fn open(path: Option<&Path>) -> Self {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let open = |path| openat(CWD, path, flags, Mode::from_raw_mode(0o600)).ok();
-        Self { file: path.and_then(open), announced: Cell::new(0) }
+        let open = |path: &Path| openat(CWD, path, flags, Mode::from_raw_mode(0o600));
+        let make = |path: &Path| match open(path) {
+            Err(Errno::NOENT) => {
+                let dir = path.parent().ok_or(Errno::NOENT)?;
+                let made = DirBuilder::new().recursive(true).mode(0o700).create(dir);
+                made.map_err(|_| Errno::NOENT).and_then(|()| open(path))
+            }
+            opened => opened,
+        };
+        Self { file: path.and_then(|path| make(path).ok()), announced: Cell::new(0) }
     }
 
     /// Records links that climb from a directory. A monitor does this before it makes a link
@@ -286,7 +296,7 @@ mod tests {
     fn case() -> RecordCase {
         let dir = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(dir.path().join("a/b/c")).unwrap();
-        let links = FormerLinks::open(Some(&dir.path().join("record")));
+        let links = FormerLinks::open(Some(&dir.path().join("state/record")));
         RecordCase { dir, links }
     }
 
@@ -351,7 +361,7 @@ mod tests {
     fn monitors_share_what_they_note() {
         let case = case();
         case.links.note_at(&case.hold("a/b"), 2, 5000).unwrap();
-        let other = FormerLinks::open(Some(&case.dir.path().join("record")));
+        let other = FormerLinks::open(Some(&case.dir.path().join("state/record")));
         assert_eq!(other.state_at(5001), FormerState::Some);
         assert_eq!(other.climbs_at(&case.hold("a/b"), 5001), Ok(2));
         other.note_at(&case.hold("a"), 2, 6500).unwrap();

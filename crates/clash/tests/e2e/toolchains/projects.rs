@@ -118,7 +118,7 @@ pub(super) const PYTHON: Everyday = Everyday {
     ],
     nightly: &[
         &["python3", "-m", "venv", "venv"],
-        &["python3", "-m", "venv", "venv"],
+        // Without `--clear` it would write the protected activation scripts again.
         &["python3", "-m", "venv", "--clear", "venv"],
     ],
     fetching: &[
