@@ -45,8 +45,9 @@ struct AncestorProcess {
 impl AncestorProcess {
     fn read(pid: u32) -> Option<Self> {
         let dir = PathBuf::from(format!("/proc/{pid}"));
-        let stat = fs::read_to_string(dir.join("stat")).ok()?;
         // `stat` has the name in brackets, and the name may hold any byte.
+        let stat = fs::read(dir.join("stat")).ok()?;
+        let stat = String::from_utf8_lossy(&stat);
         let parent = stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()?;
         let line = fs::read(dir.join("cmdline")).ok()?;
         let args = line.split(|byte| *byte == 0).map(|arg| String::from_utf8_lossy(arg).into());
@@ -70,5 +71,26 @@ impl AncestorProcess {
     fn has_one_prompt(&self) -> bool {
         let one = |arg: &String| arg == "-p" || arg == "--prompt" || arg.starts_with("--prompt=");
         self.args.iter().skip(1).any(one)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn a_process_with_any_name_is_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let program = dir.path().join(OsStr::from_bytes(b"a) \xff b"));
+        fs::copy("/bin/sleep", &program).unwrap();
+        let mut child = Command::new(&program).arg("60").spawn().unwrap();
+        let process = AncestorProcess::read(child.id());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(process.unwrap().parent, std::process::id());
     }
 }
