@@ -3,9 +3,9 @@
 //! plain characters, so such a rule ignores less here than in git, and detection reads
 //! more names.
 //!
-//! The crate `ignore` reads these files completely. It is not used because it needs 23
-//! more packages and makes the program 1.0 MB larger, for a part of `clash init` that may
-//! ignore less than git does.
+//! The crate `ignore` reads these files completely. It is not used because it adds 11
+//! packages to `clash` on Linux and 1.0 MB to a static program (`ignore` 0.4.34), for a part
+//! of `clash init` that may ignore less than git does.
 
 use std::path::Path;
 use std::rc::Rc;

@@ -331,11 +331,13 @@ fn opencode_keeps_its_own_rules_and_no_other_plugin_gets_out() {
 #[test]
 fn opencode_runs_nothing_where_a_project_sets_the_shell() {
     let Some(client) = OPENCODE.here() else { return };
-    let m = OPENCODE.installed(Who::Me);
-    m.write("app/opencode.json", r#"{"shell": "/bin/bash"}"#);
-    let talk = client.run(&m, &[opencode_bash("echo made > made.txt")]);
-    talk.results[0].says("sets the shell");
-    assert!(!made(&m));
+    for text in [r#"{"shell": "/bin/bash"}"#, r#"{"sh{env:UNSET}\u0065ll": "/bin/bash"}"#] {
+        let m = OPENCODE.installed(Who::Me);
+        m.write("app/opencode.json", text);
+        let talk = client.run(&m, &[opencode_bash("echo made > made.txt")]);
+        talk.results[0].says("sets the shell");
+        assert!(!made(&m), "{text}");
+    }
 }
 
 /// Has the client started in a room, as a plain user, who can make rooms in it.
