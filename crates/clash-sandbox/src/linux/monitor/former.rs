@@ -37,12 +37,12 @@ const COUNTED_MS: u64 = 60_000;
 /// The monitor does not write an entry again that is younger.
 const REWRITE_MS: u64 = 1_000;
 
-const FORMAT: u64 = u64::from_le_bytes(*b"clashfl1");
-const BUCKETS: u64 = 4096;
+const RECORD_FORMAT: u64 = u64::from_le_bytes(*b"clashfl1");
+const BUCKET_COUNT: u64 = 4096;
 const SLOT_BYTES: usize = 32;
 /// The first bucket has the header instead of entries.
 const BUCKET_BYTES: usize = 16 * SLOT_BYTES;
-const FILE_BYTES: u64 = (BUCKETS + 1) * BUCKET_BYTES as u64;
+const FILE_BYTES: u64 = (BUCKET_COUNT + 1) * BUCKET_BYTES as u64;
 
 /// A set of numbers of `..`: bit 2 stands for `../..`. Bit 0 has no meaning.
 pub(super) type ClimbSet = u64;
@@ -127,13 +127,13 @@ impl FormerLinks {
             // a full disk. Not every filesystem can do this.
             None => {
                 let _ = fallocate(file, FallocateFlags::empty(), 0, FILE_BYTES);
-                FormerSlot([FORMAT, 0, 0, 0])
+                FormerSlot([RECORD_FORMAT, 0, 0, 0])
             }
-            Some(FormerSlot([0, 0, 0, 0])) => FormerSlot([FORMAT, 0, 0, 0]),
+            Some(FormerSlot([0, 0, 0, 0])) => FormerSlot([RECORD_FORMAT, 0, 0, 0]),
             Some(header) => header,
         };
         let FormerSlot([format, _, full, rest]) = header;
-        if format == FORMAT {
+        if format == RECORD_FORMAT {
             FormerSlot([format, now, full, rest]).write_at(file, 0)?;
         }
         self.announced.set(now);
@@ -149,8 +149,10 @@ impl FormerLinks {
         let Some(file) = &self.file else { return FormerState::Unknown };
         match FormerSlot::read_at(file, 0) {
             Ok(None | Some(FormerSlot([0, 0, 0, 0]))) => FormerState::Empty,
-            Ok(Some(FormerSlot([FORMAT, _, full, _]))) if counts(full, now) => FormerState::Unknown,
-            Ok(Some(FormerSlot([FORMAT, last, ..]))) => match counts(last, now) {
+            Ok(Some(FormerSlot([RECORD_FORMAT, _, full, _]))) if counts(full, now) => {
+                FormerState::Unknown
+            }
+            Ok(Some(FormerSlot([RECORD_FORMAT, last, ..]))) => match counts(last, now) {
                 true => FormerState::Some,
                 false => FormerState::Empty,
             },
@@ -247,7 +249,7 @@ impl FormerSlot {
 fn bucket_of((device, inode): DirInode) -> u64 {
     // The multiplier of Fibonacci hashing. Its upper bits are spread best.
     let mixed = (inode ^ device.rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    (1 + (mixed >> 32) % BUCKETS) * BUCKET_BYTES as u64
+    (1 + (mixed >> 32) % BUCKET_COUNT) * BUCKET_BYTES as u64
 }
 
 fn read_bucket(file: &OwnedFd, at: u64) -> Result<Vec<FormerSlot>, Errno> {
@@ -277,8 +279,8 @@ fn put(file: &OwnedFd, inode: DirInode, climbs: ClimbSet, now: u64) -> ActResult
 /// Writes into the header that an entry is missing.
 fn overflow(file: &OwnedFd, now: u64) -> ActResult {
     match FormerSlot::read_at(file, 0)? {
-        Some(FormerSlot([FORMAT, last, _, rest])) => {
-            FormerSlot([FORMAT, last, now, rest]).write_at(file, 0)
+        Some(FormerSlot([RECORD_FORMAT, last, _, rest])) => {
+            FormerSlot([RECORD_FORMAT, last, now, rest]).write_at(file, 0)
         }
         _ => Ok(()),
     }
