@@ -47,6 +47,7 @@ impl SandboxDraft {
             limits: joined_limits(base.limits, top.limits),
             lifetime: top.lifetime.or(base.lifetime),
             protect,
+            doors: joined_names(&base.doors, &top.doors),
             doc,
             span: top.span.clone(),
         };
@@ -61,6 +62,10 @@ fn joined_fs(base: &[FsRule], top: &[FsRule]) -> Vec<FsRule> {
         top.iter().any(|other| other.pattern == rule.pattern && other.caps.contains(rule.caps))
     };
     base.iter().filter(|rule| !replaced(rule)).chain(top).cloned().collect()
+}
+
+fn joined_names(base: &[String], top: &[String]) -> Vec<String> {
+    base.iter().chain(top.iter().filter(|name| !base.contains(name))).cloned().collect()
 }
 
 fn joined_env(base: &[EnvRule], top: &[EnvRule]) -> Vec<EnvRule> {

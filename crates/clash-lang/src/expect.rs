@@ -169,10 +169,6 @@ fn compare(expected: &Expectation, decision: &Decision) -> LanguageResult<()> {
 }
 
 fn why(decision: &Decision) -> String {
-    if let Some(conflict) = &decision.conflict {
-        let (first, second) = (&conflict.first, &conflict.second);
-        return format!("`{}` and `{}` belong in different sandboxes", first.0, second.0);
-    }
     let Some(part) = decision.decisive() else { return String::new() };
     if let Some(judged) = part.judged.as_ref().filter(|judged| judged.effect == part.effect)
         && let Some((pattern, span)) = &judged.rule

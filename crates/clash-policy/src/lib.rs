@@ -12,6 +12,7 @@ pub mod action;
 pub mod compare;
 pub mod credentials;
 pub mod decide;
+pub mod doors;
 pub mod effect;
 pub mod fnv;
 pub mod ir;

@@ -25,6 +25,9 @@ pub struct Sandbox {
     /// end with the command; without a room they live on, confined.
     pub lifetime: Option<ProcessLifetime>,
     pub protect: ProtectSettings,
+    /// Programs that run in the sandboxes of their own rules when a command of this sandbox
+    /// starts them. The default sandbox of a policy opens all.
+    pub doors: Vec<String>,
     pub doc: String,
     pub span: PolicySpan,
 }
@@ -43,6 +46,7 @@ impl Sandbox {
             limits: ResourceLimits::default(),
             lifetime: None,
             protect: ProtectSettings::default(),
+            doors: Vec::new(),
             doc: String::new(),
             span: PolicySpan::default(),
         }

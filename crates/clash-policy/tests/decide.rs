@@ -57,7 +57,7 @@ fn outcome(decision: &Decision) -> ReferenceDecision {
     ReferenceDecision {
         effect: decision.effect,
         sandbox: decision.sandbox.as_ref().map(|sandbox| sandbox.name.clone()),
-        conflict: decision.conflict.is_some(),
+        mix: decision.mix.is_some(),
         parts: decision.parts.iter().map(part).collect(),
     }
 }

@@ -199,6 +199,7 @@ fn launch(options: RoomOptions, program: OsString, args: Vec<OsString>) -> ExitC
         in_force: &NoOtherSandboxes,
         temporary: TemporaryPaths { session: session.as_deref(), host: &tmp },
         caches: None,
+        doors: &[],
     };
     let facts = host.unwrap_or_else(host::probe_facts);
     let facts = host::with_limit_facts(facts, &sandbox.limits);
@@ -216,7 +217,8 @@ fn launch(options: RoomOptions, program: OsString, args: Vec<OsString>) -> ExitC
         print(&plan, &report);
     }
     let (env, _) = clash_sandbox::environment::scrub(std::env::vars_os(), &[]);
-    let error = run(&plan, &LaunchCommand { program, args, env, cwd }, helper);
+    let error =
+        run(&plan, &LaunchCommand { program, args, env, cwd, ..LaunchCommand::default() }, helper);
     let cause = std::error::Error::source(&error).map(|e| format!(": {e}")).unwrap_or_default();
     eprintln!("room: {error}{cause}");
     ExitCode::from(match error {

@@ -36,10 +36,11 @@ use std::io;
 
 use clash_policy::Sandbox;
 
-pub use command::LaunchCommand;
+pub use command::{CommandOfDoor, LaunchCommand};
 pub use error::LaunchError;
 pub use phase::LaunchPhase;
 
+use crate::door::DoorService;
 use crate::plan::SandboxPlan;
 
 /// A process that makes the namespaces of a room while the launcher plans.
@@ -88,16 +89,31 @@ pub fn clear_cache(own: &std::path::Path) -> io::Result<bool> {
 }
 
 /// Runs the command inside the plan. Returns only on failure.
-#[cfg(target_os = "linux")]
 pub fn run(plan: &SandboxPlan, command: &LaunchCommand, ahead: LaunchHelper) -> LaunchError {
-    match phases::run(plan, command, ahead.helper) {
+    run_with_doors(plan, command, ahead, None)
+}
+
+/// As [`run`], with a service for the doors of the plan.
+#[cfg(target_os = "linux")]
+pub fn run_with_doors(
+    plan: &SandboxPlan,
+    command: &LaunchCommand,
+    ahead: LaunchHelper,
+    doors: Option<&dyn DoorService>,
+) -> LaunchError {
+    match phases::run(plan, command, ahead.helper, doors) {
         Ok(never) => match never {},
         Err(error) => error,
     }
 }
 
 #[cfg(not(target_os = "linux"))]
-pub fn run(_: &SandboxPlan, _: &LaunchCommand, _: LaunchHelper) -> LaunchError {
+pub fn run_with_doors(
+    _: &SandboxPlan,
+    _: &LaunchCommand,
+    _: LaunchHelper,
+    _: Option<&dyn DoorService>,
+) -> LaunchError {
     LaunchError::Unsupported
 }
 

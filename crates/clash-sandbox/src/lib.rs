@@ -34,6 +34,7 @@ pub mod baseline;
 mod below;
 pub mod caseless;
 pub mod disk;
+pub mod door;
 pub mod environment;
 pub mod facts;
 pub mod host;

@@ -41,6 +41,7 @@ use clash_policy::{
 
 use crate::baseline;
 use crate::disk::Disk;
+use crate::door::DoorDirectory;
 use crate::facts::{Facility, HostFacts};
 use crate::plan::cache::CacheRedirect;
 use crate::plan::report::PlanReport;
@@ -80,6 +81,8 @@ pub struct PlanRequest<'a> {
     pub temporary: TemporaryPaths<'a>,
     /// The directory of the project's own caches. Without one, shared caches are read-only.
     pub caches: Option<&'a Path>,
+    /// Programs that run in sandboxes of their own.
+    pub doors: &'a [DoorDirectory],
 }
 
 /// The meaning of `$TMPDIR`. It is never the host's own temporary directory.
@@ -262,7 +265,9 @@ fn make_with_mounts(
     add_default(request, &mut grants);
     let baseline = baseline_left(request.disk, &rules, report);
     let crossing = tier::crossing(request, &ports, host)?;
-    let tier = tier::choose(crossing || tier::beyond_landlock(request, &rules, &grants), host)?;
+    let beyond_landlock =
+        crossing || !request.doors.is_empty() || tier::beyond_landlock(request, &rules, &grants);
+    let tier = tier::choose(beyond_landlock, host)?;
     if host.root && sandbox.limits.processes.is_some() && group.is_none() {
         countable(tier, host)
             .map_err(|why| PlanError::Uncounted { why, span: sandbox.span.clone() })?;
@@ -412,6 +417,7 @@ fn beyond_mounts(
     let counted = limits.files.is_some() && limits.most_files().is_some();
     let watched = reads
         || counted
+        || !request.doors.is_empty()
         || links
         || !least.contains(FileCaps::CHANGE)
         || changes && !tier::plain(&rights);

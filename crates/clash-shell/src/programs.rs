@@ -109,6 +109,15 @@ pub fn program_name(word: &str) -> Option<&str> {
     }
 }
 
+/// True for shells and `env`: programs that only start others.
+pub fn is_shell(name: &str) -> bool {
+    const SHELLS: [&str; 12] = [
+        "sh", "bash", "rbash", "dash", "ash", "zsh", "ksh", "mksh", "fish", "busybox", "env",
+        "clash",
+    ];
+    SHELLS.contains(&name)
+}
+
 /// The next significant word at or behind `at`: the program for 0, then its subcommand,
 /// then the words after it. For the programs of the table, options and their values are
 /// skipped. Behind `--` every word is significant.

@@ -12,6 +12,7 @@ mod cmd;
 mod compiler;
 mod decision;
 mod dirs;
+mod doors;
 mod ecosystems;
 mod env;
 mod exit;

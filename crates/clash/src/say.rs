@@ -1,7 +1,7 @@
 //! Puts a decision into words: one sentence for the agent or the user. `clash explain`
 //! prints the same facts at length.
 
-use clash_policy::decide::{Decision, DecisionCause, DecisionPart};
+use clash_policy::decide::{Decision, DecisionCause, DecisionPart, SandboxMix};
 use clash_policy::text::is_hidden;
 use clash_policy::{Effect, PolicySpan};
 
@@ -10,18 +10,6 @@ use crate::dirs::Dirs;
 /// The reason of a decision in one line. It names the rule, so that the user knows what to
 /// change.
 pub(crate) fn reason(decision: &Decision) -> String {
-    if let Some(conflict) = &decision.conflict {
-        let ((first, first_box), (second, second_box)) = (&conflict.first, &conflict.second);
-        return format!(
-            "`{}` belongs in sandbox {first_box} and `{}` in {second_box}, and a script runs in one \
-             sandbox: run them as separate commands. Instead of a pipe, let the first write a file \
-             in the project and the second read it; instead of `$(…)`, run the inner command first \
-             and put its output into the other; instead of `source`, call the program by its path, \
-             for example .venv/bin/python",
-            brief(first),
-            brief(second)
-        );
-    }
     decision.decisive().map_or_else(|| "nothing was decided".to_owned(), part)
 }
 
@@ -108,9 +96,21 @@ pub(crate) fn words(caps: clash_policy::FileCaps) -> String {
     said.join(", ")
 }
 
+/// The refusal of a script whose commands belong in different sandboxes, on a machine that
+/// cannot have doors.
+pub(crate) fn no_doors(mix: &SandboxMix, why: &str) -> String {
+    let ((first, first_box), (second, second_box)) = (&mix.first, &mix.second);
+    format!(
+        "`{}` belongs in sandbox {first_box} and `{}` in {second_box}, and this machine cannot run \
+         them in one script ({why}): run them as separate commands",
+        brief(first),
+        brief(second)
+    )
+}
+
 /// The next step that the user can take after a refusal or a question.
 pub(crate) fn way_on(decision: &Decision, dirs: &Dirs) -> Option<String> {
-    if decision.effect == Effect::Allow || decision.conflict.is_some() {
+    if decision.effect == Effect::Allow {
         return None;
     }
     let policy =

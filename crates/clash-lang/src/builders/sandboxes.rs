@@ -26,8 +26,9 @@ pub(super) fn names(builder: &mut GlobalsBuilder) {
     /// `lifetime` is `"action"` if background processes end with the action, or
     /// `"detached"` if they live on. `protect` makes more paths read-only that steer
     /// programs outside, for example `.husky`; `unprotect` removes paths from that
-    /// list. `extends` starts from another sandbox. Without a name, the sandbox is
-    /// named after its line.
+    /// list. `doors` names programs that run in the sandboxes of their own rules when a
+    /// command of this sandbox starts them. `extends` starts from another sandbox.
+    /// Without a name, the sandbox is named after its line.
     fn sandbox<'v>(
         #[starlark(default = NoneOr::None)] name: NoneOr<&'v str>,
         #[starlark(default = NoneOr::None)] tree: NoneOr<Value<'v>>,
@@ -40,6 +41,7 @@ pub(super) fn names(builder: &mut GlobalsBuilder) {
         #[starlark(require = named, default = NoneOr::None)] lifetime: NoneOr<Value<'v>>,
         #[starlark(require = named, default = NoneOr::None)] protect: NoneOr<Value<'v>>,
         #[starlark(require = named, default = NoneOr::None)] unprotect: NoneOr<Value<'v>>,
+        #[starlark(require = named, default = NoneOr::None)] doors: NoneOr<UnpackList<String>>,
         #[starlark(require = named, default = NoneOr::None)] doc: NoneOr<&'v str>,
         #[starlark(require = named, default = NoneOr::None)] extends: NoneOr<Value<'v>>,
         eval: &mut Evaluator<'v, '_, '_>,
@@ -90,6 +92,9 @@ pub(super) fn names(builder: &mut GlobalsBuilder) {
         if let Some(protect) = protection(protect, unprotect)? {
             draft.sandbox.protect = protect;
             draft.said.protect = true;
+        }
+        if let NoneOr::Other(doors) = doors {
+            draft.sandbox.doors = lower::door_names(doors.items)?;
         }
         if let NoneOr::Other(value) = extends {
             draft = based_on(value, &draft, CollectedPolicy::from_evaluator(eval)?)?;

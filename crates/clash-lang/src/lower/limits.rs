@@ -1,4 +1,4 @@
-//! The arguments `env`, `limits`, `lifetime` and `protect` of a sandbox.
+//! The arguments `env`, `limits`, `lifetime`, `doors` and `protect` of a sandbox.
 
 use clash_policy::{Effect, EnvRule, PolicySpan, ProcessLifetime, ResourceLimits};
 use starlark::values::Value;
@@ -72,6 +72,16 @@ pub(crate) fn limits(value: Value<'_>) -> LanguageResult<ResourceLimits> {
         })?);
     }
     Ok(limits)
+}
+
+/// The names of programs, without directories.
+pub(crate) fn door_names(names: Vec<String>) -> LanguageResult<Vec<String>> {
+    let is_path = |name: &&String| name.is_empty() || name.contains('/');
+    match names.iter().find(is_path) {
+        None => Ok(names),
+        Some(path) => Err(LanguageError::new(format!("`{path}` is not the name of a program"))
+            .hint("write the name alone, for example \"git\"")),
+    }
 }
 
 pub(crate) fn lifetime(value: Value<'_>) -> LanguageResult<ProcessLifetime> {

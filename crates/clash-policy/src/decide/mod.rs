@@ -53,8 +53,9 @@ pub struct Decision {
     /// One for each command of a script, each path or each host; one for any other
     /// tool. Never empty.
     pub parts: Vec<DecisionPart>,
-    /// Commands of the script that belong in different sandboxes.
-    pub conflict: Option<SandboxConflict>,
+    /// Two commands of a script that belong in different sandboxes. The script then runs in
+    /// the default sandbox, and each command with a sandbox of its own behind a door.
+    pub mix: Option<SandboxMix>,
 }
 
 /// The decision about one command, path or host.
@@ -125,7 +126,7 @@ pub struct SandboxJudgement {
 /// Two commands of one script with different sandboxes: the text of each and its
 /// sandbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SandboxConflict {
+pub struct SandboxMix {
     pub first: (String, String),
     pub second: (String, String),
 }
@@ -153,6 +154,11 @@ pub fn decide(
         ToolInput::Hosts(hosts) => decider.hosts(hosts),
         ToolInput::Fields(fields) => decider.single(&MatchFacts { fields, ..decider.tool() }),
     }
+}
+
+/// The sandbox of commands that no rule gives another one.
+pub fn default_sandbox(ir: IrImage<'_>) -> Result<Sandbox, DecideError> {
+    Ok(DecidingLayers::read(ir)?.default_sandbox().to_sandbox()?)
 }
 
 struct Decider<'x, 'a> {
@@ -200,6 +206,9 @@ impl<'a> Decider<'_, 'a> {
             }
         }
         let mut decision = combine(parts)?;
+        if decision.mix.is_some() {
+            decision.sandbox = Some(self.stack.default_sandbox().to_sandbox()?);
+        }
         for (part, command) in decision.parts.iter_mut().zip(commands) {
             part.opaque = command.opaque;
         }
@@ -416,7 +425,7 @@ fn runs_elsewhere(command: &ShellCommand) -> bool {
 fn combine(rulings: Vec<(PartRuling<'_>, String)>) -> Result<Decision, DecideError> {
     let effect = rulings.iter().map(|(r, _)| r.effect).max().unwrap_or(Effect::Deny);
     let mut room: Option<(SandboxRef<'_>, String)> = None;
-    let mut conflict = None;
+    let mut mix = None;
     let mut parts = Vec::with_capacity(rulings.len());
     for (ruling, what) in rulings {
         match (ruling.sandbox, &room) {
@@ -428,11 +437,11 @@ fn combine(rulings: Vec<(PartRuling<'_>, String)>) -> Result<Decision, DecideErr
             }
             (Some(sandbox), Some((first, first_what)))
                 if sandbox != *first
-                    && conflict.is_none()
+                    && mix.is_none()
                     && effect < Effect::Deny
                     && !more_protected(*first, sandbox)? =>
             {
-                conflict = Some(SandboxConflict {
+                mix = Some(SandboxMix {
                     first: (first_what.clone(), first.name()?.to_owned()),
                     second: (what.clone(), sandbox.name()?.to_owned()),
                 });
@@ -442,10 +451,7 @@ fn combine(rulings: Vec<(PartRuling<'_>, String)>) -> Result<Decision, DecideErr
         parts.push(DecisionPart::new(ruling, what)?);
     }
     let sandbox = room.map(|(sandbox, _)| sandbox.to_sandbox()).transpose()?;
-    // One room has one sandbox. In either sandbox, one of the two commands would have
-    // rights that its rule does not give.
-    let effect = if conflict.is_some() { Effect::Deny } else { effect };
-    Ok(Decision { effect, sandbox, parts, conflict })
+    Ok(Decision { effect, sandbox, parts, mix })
 }
 
 /// True if two sandboxes differ only in `unprotect`, and `one` unprotects fewer paths.
@@ -479,9 +485,9 @@ fn fully_protected(sandbox: &Sandbox) -> Sandbox {
 }
 
 /// Adds the answers of sandboxes, which can only make the decision stricter. Files and
-/// hosts run in no room, so each has its own sandbox and there is no conflict.
+/// hosts run in no room, so each has its own sandbox.
 fn with_judgements(mut decision: Decision, judged: Vec<Option<SandboxJudgement>>) -> Decision {
-    decision.conflict = None;
+    decision.mix = None;
     for (part, judged) in decision.parts.iter_mut().zip(judged) {
         if let Some(judged) = &judged {
             part.effect = part.effect.max(judged.effect);

@@ -125,11 +125,12 @@ fn the_strictest_command_decides_for_the_script() {
 }
 
 #[test]
-fn commands_of_two_sandboxes_do_not_share_a_room() {
+fn commands_of_two_sandboxes_run_in_the_default_one() {
     let decision =
         run(&policy(), &Action::script("claude", "default", "cargo build && git status"));
-    assert_eq!(decision.effect, Effect::Deny);
-    assert_eq!(decision.conflict.unwrap().second, ("git status".to_owned(), "git".to_owned()));
+    assert_eq!(decision.effect, Effect::Allow);
+    assert_eq!(decision.sandbox.unwrap().name, "project");
+    assert_eq!(decision.mix.unwrap().second, ("git status".to_owned(), "git".to_owned()));
 }
 
 #[test]

@@ -154,6 +154,7 @@ record!(Sandbox {
     limits,
     lifetime,
     protect,
+    doors,
     doc,
     span
 });

@@ -51,6 +51,11 @@ struct ImageRecord<'a> {
 }
 
 impl<'a> IrImage<'a> {
+    /// A number that differs between two compiled policies.
+    pub fn digest(self) -> IrResult<u64> {
+        self.long(16)
+    }
+
     /// Checks magic, version, build, length and checksum.
     pub fn open(bytes: &'a [u8], build: u64) -> IrResult<Self> {
         let ir = Self { bytes };

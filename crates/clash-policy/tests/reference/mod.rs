@@ -51,7 +51,7 @@ pub(crate) struct ReferencePart {
 pub(crate) struct ReferenceDecision {
     pub(crate) effect: Effect,
     pub(crate) sandbox: Option<String>,
-    pub(crate) conflict: bool,
+    pub(crate) mix: bool,
     pub(crate) parts: Vec<ReferencePart>,
 }
 
@@ -88,8 +88,8 @@ pub(crate) fn decide(
     }
 }
 
-/// The strictest part decides. Commands share one room, so they must agree on
-/// its sandbox.
+/// The strictest part decides. If commands of one room do not agree on its sandbox, it is
+/// the default one (`script` sets it).
 fn together(mut parts: Vec<ReferencePart>, one_room: bool) -> ReferenceDecision {
     for part in &mut parts {
         if let Some((effect, _)) = part.judged {
@@ -100,9 +100,8 @@ fn together(mut parts: Vec<ReferencePart>, one_room: bool) -> ReferenceDecision 
     let rooms: Vec<&String> = parts.iter().filter_map(|part| part.sandbox.as_ref()).collect();
     let sandbox = rooms.first().map(|room| (*room).clone());
     let differ = rooms.iter().any(|room| Some(*room) != sandbox.as_ref());
-    let conflict = one_room && differ && strictest < Effect::Deny;
-    let effect = if conflict { Effect::Deny } else { strictest };
-    ReferenceDecision { effect, sandbox, conflict, parts }
+    let mix = one_room && differ && strictest < Effect::Deny;
+    ReferenceDecision { effect: strictest, sandbox, mix, parts }
 }
 
 /// A matching rule with its layer.
@@ -197,7 +196,11 @@ impl<'a> ReferencePolicy<'a> {
                 part.sandbox = room.clone();
             }
         }
-        together(parts, true)
+        let mut decision = together(parts, true);
+        if decision.mix {
+            decision.sandbox = Some(self.default_sandbox.to_owned());
+        }
+        decision
     }
 
     fn file(&self, file: &FileUse, thing: ReferenceSubject<'_>) -> ReferencePart {

@@ -46,6 +46,8 @@ pub enum LaunchError {
     Forwarder(#[source] io::Error),
     #[error("prepare: reading the command's memory, which a sandbox around this one forbids")]
     MemoryAccess(#[source] io::Error),
+    #[error("prepare: starting the process that answers doors")]
+    Broker(#[source] io::Error),
     #[error("prepare: opening /proc for the monitor")]
     Monitor(#[source] io::Error),
     #[error("this system has no sandbox that clash can use")]

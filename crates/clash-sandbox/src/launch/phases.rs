@@ -8,6 +8,7 @@ use super::prepare::{LaunchRequest, ParentParts};
 use super::{
     LaunchCommand, LaunchError, attend, connect, isolate, mount, prepare, restrict, spawn,
 };
+use crate::door::DoorService;
 use crate::linux::bpf::BpfInstruction;
 use crate::linux::landlock::{LandlockRuleset, PendingGrants};
 use crate::linux::stdio::StandardStreams;
@@ -21,6 +22,7 @@ pub(super) type LaunchResult<T> = Result<T, LaunchError>;
 #[derive(Clone, Copy)]
 pub(super) struct CommandContext<'a> {
     pub(super) plan: &'a SandboxPlan,
+    pub(super) command: &'a LaunchCommand,
     pub(super) target: &'a ExecTarget,
     pub(super) filter: &'a [BpfInstruction],
     pub(super) ruleset: &'a LandlockRuleset,
@@ -46,6 +48,7 @@ pub(super) fn run(
     plan: &SandboxPlan,
     command: &LaunchCommand,
     helper: Option<HelperProcess>,
+    doors: Option<&dyn DoorService>,
 ) -> LaunchResult<Infallible> {
     let mut streams = StandardStreams::examine();
     let request = LaunchRequest::new(plan, command, streams.terminals());
@@ -54,8 +57,14 @@ pub(super) fn run(
     let filter = prepare::assemble_filter(plan)?;
     let process = prepare::prepare_process(&request, &mut streams)?;
     let (ruleset, ignores_sigchld) = (&process.ruleset, process.ignores_sigchld);
-    let launch =
-        CommandContext { plan, target: &target, filter: &filter, ruleset, ignores_sigchld };
+    let launch = CommandContext {
+        plan,
+        command: &request.command,
+        target: &target,
+        filter: &filter,
+        ruleset,
+        ignores_sigchld,
+    };
     let grants = PendingGrants::from_plan(plan, ruleset)?;
     if plan.room.is_none() && plan.watch.is_none() && !process.copies_streams {
         drop(helper);
@@ -67,7 +76,7 @@ pub(super) fn run(
     let helper = helper.filter(|_| uses_helper);
     let parent = ParentContext::new(launch, helper.as_ref());
     let ParentParts { filling, cwd, cgroup, numbers, ports, monitor } =
-        prepare::prepare_parent(&parent, grants)?;
+        prepare::prepare_parent(&parent, grants, doors)?;
     let isolated = isolate::isolate(&parent, monitor, &streams)?;
     let mut tree = mount::mount(&parent, isolated.parts, &filling)?;
     connect::connect(&parent, ports.as_ref(), &filling)?;

@@ -2,8 +2,9 @@
 
 use std::borrow::Cow;
 use std::cell::Cell;
-use std::ffi::CString;
+use std::ffi::{CString, OsString};
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
 use rustix::thread::{SecureComputingMode, secure_computing_mode};
@@ -11,8 +12,10 @@ use rustix::thread::{SecureComputingMode, secure_computing_mode};
 use super::helper::HelperProcess;
 use super::phases::{LaunchResult, ParentContext};
 use super::{LaunchCommand, LaunchError};
+use crate::door::DoorService;
 use crate::linux::bpf::BpfInstruction;
 use crate::linux::cgroup::RoomCgroup;
+use crate::linux::doors::{DoorLine, start_broker};
 use crate::linux::landlock::{LandlockRuleset, PendingGrants};
 use crate::linux::monitor::CallMonitor;
 use crate::linux::outputs::{self, OutputCopier};
@@ -86,7 +89,9 @@ pub(super) fn prepare_process(
     limits::no_core_files().map_err(|e| LaunchError::CoreLimit(e.into()))?;
     // A caller may ignore SIGCHLD, but the launcher must see the end of the command.
     let ignores_sigchld = sys::notice_children();
-    terminal::apart(*terminals).map_err(LaunchError::Terminal)?;
+    if command.door.is_none() {
+        terminal::apart(*terminals).map_err(LaunchError::Terminal)?;
+    }
     if let Some(cwd) = &command.cwd {
         rustix::process::chdir(cwd).map_err(|source| LaunchError::WorkingDirectory {
             path: cwd.clone(),
@@ -95,8 +100,12 @@ pub(super) fn prepare_process(
     }
     let scratch = own_tmp.as_deref().map(ScratchDirectory::make).transpose();
     let scratch = scratch.map_err(LaunchError::TemporaryDirectory)?;
-    let copies_streams = outputs::is_needed(streams) || streams.has_writable_input();
-    let outputs = OutputCopier::start(&plan.limits, streams).map_err(LaunchError::OutputCopy)?;
+    let is_door = command.door.is_some();
+    let copies_streams = !is_door && (outputs::is_needed(streams) || streams.has_writable_input());
+    let outputs = match is_door {
+        true => None,
+        false => OutputCopier::start(&plan.limits, streams).map_err(LaunchError::OutputCopy)?,
+    };
     // Before a rule could grant the directory to its descriptor.
     let replaced = landlock::no_directory_as_stdio(streams);
     let replaced = replaced.map_err(|e| LaunchError::Stdio(e.into()))?;
@@ -105,6 +114,8 @@ pub(super) fn prepare_process(
     }
     let ruleset = landlock::ruleset(plan, streams)?;
     sys::close_on_exec_from_3().map_err(LaunchError::Descriptors)?;
+    let kept = command.door.iter().flat_map(|door| &door.descriptors);
+    kept.for_each(|fd| sys::keep_across_exec(*fd));
     Ok(PreparedProcess { ruleset, ignores_sigchld, scratch, outputs, copies_streams })
 }
 
@@ -122,17 +133,28 @@ pub(super) struct ParentParts<'a> {
 pub(super) fn prepare_parent<'a>(
     parent: &ParentContext<'a>,
     grants: PendingGrants,
+    doors: Option<&dyn DoorService>,
 ) -> LaunchResult<ParentParts<'a>> {
     let plan = parent.launch.plan;
+    let doors = doors.map(start_broker).transpose().map_err(LaunchError::Broker)?;
     let filling = GrantFilling::start(grants, parent.launch.ruleset, parent.helper);
-    let cwd = rustix::process::getcwd(Vec::new())
-        .map_err(|e| LaunchError::WorkingDirectory { path: ".".into(), source: e.into() })?;
+    let cwd = working_directory(parent.launch.command)?;
     let cgroup = plan.group.as_deref().map(|group| RoomCgroup::new(group, &plan.limits));
     let cgroup = cgroup.transpose().map_err(LaunchError::Cgroup)?;
     let numbers = process_numbers(parent, cgroup.is_some())?;
     let ports = parent.room.map(|room| PortCrossing::start(&room.ports)).transpose()?;
-    let monitor = monitor(parent)?;
+    let monitor = monitor(parent, doors)?;
     Ok(ParentParts { filling, cwd, cgroup, numbers, ports, monitor })
+}
+
+fn working_directory(command: &LaunchCommand) -> LaunchResult<CString> {
+    if let Some(door) = &command.door {
+        let cwd = door.cwd.clone().into_os_string();
+        return CString::new(cwd.into_vec())
+            .map_err(|error| LaunchError::NulByte(OsString::from_vec(error.into_vec())));
+    }
+    rustix::process::getcwd(Vec::new())
+        .map_err(|e| LaunchError::WorkingDirectory { path: ".".into(), source: e.into() })
 }
 
 /// Without a cgroup, root's processes are limited by the room's process numbers.
@@ -147,7 +169,10 @@ fn process_numbers(
     Ok(Some((settings, most)))
 }
 
-fn monitor(parent: &ParentContext<'_>) -> LaunchResult<Option<CallMonitor>> {
+fn monitor(
+    parent: &ParentContext<'_>,
+    doors: Option<DoorLine>,
+) -> LaunchResult<Option<CallMonitor>> {
     let plan = parent.launch.plan;
     let Some(watch) = &plan.watch else { return Ok(None) };
     // The filter of an outer sandbox may forbid to read memory. The monitor would then
@@ -155,7 +180,7 @@ fn monitor(parent: &ParentContext<'_>) -> LaunchResult<Option<CallMonitor>> {
     if !matches!(secure_computing_mode(), Ok(SecureComputingMode::Disabled)) {
         sys::memory_can_be_reached().map_err(|e| LaunchError::MemoryAccess(e.into()))?;
     }
-    let monitor = CallMonitor::new(parent.launch.ruleset.clone(), watch, plan.root);
+    let monitor = CallMonitor::new(parent.launch.ruleset.clone(), watch, plan.root, doors);
     monitor.map(Some).map_err(|e| LaunchError::Monitor(e.into()))
 }
 

@@ -405,6 +405,9 @@ pub(crate) fn own_places(
         match step {
             MountStep::Scratch { at } | MountStep::ScratchMount { at } => grant(at, scratch)?,
             MountStep::Cache { path, caps, .. } => grant(path, rights(*caps, true, false))?,
+            MountStep::Doors { at, .. } => {
+                grant(at, rights(FileCaps::READ.union(FileCaps::EXECUTE), true, false))?;
+            }
             MountStep::Devices => {
                 grant(Path::new("/dev/shm"), scratch & !EXECUTE)?;
                 grant(

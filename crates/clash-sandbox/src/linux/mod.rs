@@ -4,6 +4,7 @@
 pub(crate) mod bpf;
 pub(crate) mod caps;
 pub(crate) mod cgroup;
+pub(crate) mod doors;
 pub(crate) mod landlock;
 pub(crate) mod limits;
 pub(crate) mod monitor;

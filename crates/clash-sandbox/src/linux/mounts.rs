@@ -198,6 +198,9 @@ impl MountTree {
             MountStep::Point { at, file } => self.point(at, *file),
             MountStep::Bind { path, access } => self.bind(path, *access),
             MountStep::Cache { path, own, caps, overlay } => self.cache(path, own, *caps, *overlay),
+            MountStep::Doors { at, doors, names, over, overlay } => {
+                self.doors(at, doors, names, *over, *overlay)
+            }
             MountStep::Rebind { path, access } => self.rebind(path, *access),
             MountStep::Cover { path, file, shows } => self.cover(path, *file, shows),
             MountStep::Devices => self.devices(),
@@ -317,6 +320,32 @@ impl MountTree {
         set(&tree, MountAccess { write, execute })?;
         self.caches.push(path.to_path_buf());
         attach_to(&tree, &place)
+    }
+
+    /// Puts doors over programs: one overlay for all, or a mount for each where the kernel
+    /// makes no overlay.
+    fn doors(
+        &self,
+        at: &Path,
+        doors: &Path,
+        names: &[String],
+        over: bool,
+        overlay: bool,
+    ) -> MountResult<()> {
+        const ACCESS: MountAccess = MountAccess { write: false, execute: true };
+        let place = self.open(at)?;
+        if !over {
+            return attach_to(&bound(doors, ACCESS)?, &place);
+        }
+        if overlay && let Ok(tree) = overlay::of_doors(doors, &place) {
+            set(&tree, ACCESS)?;
+            return attach_to(&tree, &place);
+        }
+        for name in names {
+            let target = openat(&place, name.as_str(), HOLD | OFlags::NOFOLLOW, Mode::empty())?;
+            attach_to(&bound(&doors.join(name), ACCESS)?, &target)?;
+        }
+        Ok(())
     }
 
     /// Opens a place to mount on. `None` if the project's cache does not have the path.

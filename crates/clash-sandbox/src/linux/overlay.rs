@@ -132,6 +132,19 @@ fn overlay(lower: &[&OwnedFd], own: &Path) -> OverlayResult<OwnedFd> {
     fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)
 }
 
+/// A read-only overlay of a directory with doors over a directory with programs.
+pub(crate) fn of_doors(doors: &Path, programs: &OwnedFd) -> OverlayResult<OwnedFd> {
+    let doors = open(doors)?;
+    let named = |dir: &OwnedFd| format!("/proc/self/fd/{}", dir.as_raw_fd());
+    let context = fsopen("overlay", FsOpenFlags::FSOPEN_CLOEXEC)?;
+    fsconfig_set_flag(&context, "userxattr")?;
+    let lower = [named(&doors), named(programs)].join(":");
+    fsconfig_set_string(&context, "lowerdir", lower)?;
+    fsconfig_create(&context)?;
+    let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
+    fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)
+}
+
 /// Removes the mark of an ended volatile mount. The kernel refuses a new mount while the
 /// mark exists.
 fn unmark(work: &OwnedFd) -> OverlayResult<()> {

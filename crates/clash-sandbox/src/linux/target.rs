@@ -1,7 +1,9 @@
 //! The arguments of `execve`.
 
 use std::ffi::{CString, OsStr, OsString};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::sync::Arc;
 
 use super::sys::{self, CStringArray};
 use crate::launch::command::LaunchCommand;
@@ -13,13 +15,15 @@ use crate::launch::error::LaunchError;
 pub(crate) struct ExecTarget {
     program: OsString,
     candidates: Vec<CString>,
+    file: Option<Arc<OwnedFd>>,
     args: CStringArray,
     env: CStringArray,
 }
 
 impl ExecTarget {
     pub(crate) fn new(command: &LaunchCommand) -> Result<Self, LaunchError> {
-        let args = std::iter::once(&command.program).chain(&command.args);
+        let name = command.door.as_ref().map_or(&command.program, |door| &door.name);
+        let args = std::iter::once(name).chain(&command.args);
         let args = args.map(|arg| c_string(arg.clone())).collect::<Result<_, _>>()?;
         let env = command.env.iter().map(|(name, value)| {
             let mut pair = OsString::with_capacity(name.len() + value.len() + 1);
@@ -31,6 +35,7 @@ impl ExecTarget {
         Ok(Self {
             program: command.program.clone(),
             candidates: candidates(command)?,
+            file: command.file.clone(),
             args: CStringArray::new(args),
             env: CStringArray::new(env.collect::<Result<_, _>>()?),
         })
@@ -40,6 +45,10 @@ impl ExecTarget {
     /// executed is reported if no other works.
     pub(crate) fn execute(&self) -> LaunchError {
         let mut refused = None;
+        if let Some(file) = &self.file {
+            let source = sys::execute_file(file.as_fd(), &self.args, &self.env);
+            return LaunchError::NotExecutable { program: self.program.clone(), source };
+        }
         for candidate in &self.candidates {
             let error = sys::execve(candidate, &self.args, &self.env);
             match error.raw_os_error() {

@@ -115,6 +115,9 @@ pub enum MountStep {
     /// The project's own cache in place of a shared one. `own` is the directory for the
     /// changes.
     Cache { path: PathBuf, own: PathBuf, caps: FileCaps, overlay: bool },
+    /// Doors in the place of programs of the directory `at`. `over` is true if the room shows
+    /// the directory: its other programs stay.
+    Doors { at: PathBuf, doors: PathBuf, names: Vec<String>, over: bool, overlay: bool },
     /// The tree at `path` once more, with less access.
     Rebind { path: PathBuf, access: MountAccess },
     /// An empty file or directory over `path`. `shows` names the places that later steps
@@ -170,6 +173,9 @@ impl fmt::Display for MountStep {
             Self::Bind { path, access } => write!(f, "bind {} {access}", path.display()),
             Self::Cache { path, own, .. } => {
                 write!(f, "cache {} kept in {}", path.display(), own.display())
+            }
+            Self::Doors { at, names, .. } => {
+                write!(f, "{} doors in {}", names.len(), at.display())
             }
             Self::Rebind { path, access } => write!(f, "rebind {} {access}", path.display()),
             Self::Cover { path, shows, .. } if shows.is_empty() => {

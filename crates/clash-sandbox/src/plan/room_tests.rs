@@ -38,7 +38,20 @@ impl RoomWorld {
         let temporary = TemporaryPaths { session: Some(&places.tmp), host: &places.tmp };
         let (disk, in_force, caches) = (&disk, &NoOtherSandboxes, None);
         let extra = &[];
-        plan(&PlanRequest { sandbox, places, cage, disk, extra, in_force, temporary, caches }, host)
+        plan(
+            &PlanRequest {
+                sandbox,
+                places,
+                cage,
+                disk,
+                extra,
+                in_force,
+                temporary,
+                caches,
+                doors: &[],
+            },
+            host,
+        )
     }
 
     /// The steps that concern this world's own files, or the refusal.
@@ -240,7 +253,7 @@ proptest! {
         let (sandbox, disk, extra, in_force) = (&sandbox, &disk, &[], &NoOtherSandboxes);
         let caches = None;
         let request =
-            PlanRequest { sandbox, places, cage, disk, extra, in_force, temporary, caches };
+            PlanRequest { sandbox, places, cage, disk, extra, in_force, temporary, caches, doors: &[] };
         let resolved = resolve(&request).unwrap();
         let grants = allowed(&resolved, None, &mut PlanReport::default());
         let rights = rights(&request, &resolved, &grants, &[]).unwrap();

@@ -72,6 +72,7 @@ impl PlanWorld {
             in_force: &NoOtherSandboxes,
             temporary: self.temporary(),
             caches: None,
+            doors: &[],
         };
         let (plan, report) = plan_with_report(&request, host)?;
         assert_eq!(super::plan(&request, host).ok().as_ref(), Some(&plan));
@@ -373,6 +374,7 @@ fn the_launcher_may_reach_inside_the_cage_but_not_over_it() {
             in_force: &NoOtherSandboxes,
             temporary: world.temporary(),
             caches: None,
+            doors: &[],
         };
         plan(&request, &host())
     };
@@ -398,6 +400,7 @@ fn a_deny_on_what_the_launcher_needs_is_not_overridden() {
         in_force: &NoOtherSandboxes,
         temporary: world.temporary(),
         caches: None,
+        doors: &[],
     };
     let watch = plan(&request, &host()).unwrap().watch.unwrap();
     assert!(watch.rights.caps(&extra[0].path).is_empty());
@@ -424,6 +427,7 @@ fn a_file_of_the_launcher_that_became_a_link_is_refused() {
         in_force: &NoOtherSandboxes,
         temporary: world.temporary(),
         caches: None,
+        doors: &[],
     };
     assert!(matches!(plan(&request, &host()), Err(PlanError::Replaced { path }) if path == trap));
 }

@@ -75,6 +75,7 @@ pub(super) fn room(
     for (path, mark) in &marks {
         view.mark(path, mark);
     }
+    view.doors();
     // A mount inside the session's directory is at only one of its names.
     let cut = |rule: &ResolvedRule<'_>| {
         let session = sources.request.temporary.session;
@@ -477,6 +478,33 @@ impl<'a> MountPlanner<'a> {
         }
         let cache = own || in_cache;
         self.outer.push(OuterMark { path: path.to_path_buf(), shape, cover, cache });
+    }
+
+    /// Puts doors in the place of programs. A directory that commands may change gets none:
+    /// its programs run in the room.
+    fn doors(&mut self) {
+        for directory in self.sources.request.doors {
+            let at = &directory.at;
+            let caps = self.sources.caps(at, false);
+            if caps.intersects(FileCaps::CHANGE) {
+                continue;
+            }
+            let over = !caps.is_empty();
+            if !over {
+                let inside = |step: &MountStep| matches!(step, MountStep::Bind { path, .. } | MountStep::Cover { path, .. } | MountStep::Cache { path, .. } if is_below(at, path));
+                if self.steps.iter().any(inside) {
+                    continue;
+                }
+                self.directory(at);
+            }
+            self.steps.push(MountStep::Doors {
+                at: at.clone(),
+                doors: directory.doors.clone(),
+                names: directory.names.clone(),
+                over,
+                overlay: self.overlay,
+            });
+        }
     }
 
     /// Mounts the project's own cache.

@@ -102,6 +102,7 @@ impl Args {
             args: arguments.to_vec(),
             env: env::all().collect(),
             cwd: None,
+            ..LaunchCommand::default()
         };
         let Some(name) = &self.sandbox else {
             let warning = "clash: observed, not confined: the command runs with all your rights";
@@ -129,6 +130,7 @@ impl Args {
             in_force: &in_force,
             temporary,
             caches: Some(&own),
+            doors: &[],
         };
         let host = host::with_limit_facts(dirs.host(), &sandbox.limits);
         let plan = plan(&request, &host).map_err(|refusal| {

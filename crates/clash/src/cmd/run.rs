@@ -107,6 +107,7 @@ impl Args {
             args: args.to_vec(),
             env,
             cwd: None,
+            ..launch::LaunchCommand::default()
         };
         let error = launch::run(&plan, &command, launch::LaunchHelper::default());
         Ok(launcher::report(&LauncherError::Launch { sandbox: plan.sandbox, error }))
@@ -318,6 +319,7 @@ impl<'a> AgentRoom<'a> {
             in_force: &PolicySandboxes { dirs: self.dirs, project: self.project, session: None },
             temporary: TemporaryPaths { session: None, host: &self.dirs.tmp },
             caches: self.caches.as_deref(),
+            doors: &[],
         };
         let host = host::with_limit_facts(self.dirs.host(), &sandbox.limits);
         plan(&request, &host).map_err(|refusal| LauncherError::NoPlan {

@@ -3,21 +3,27 @@
 use std::ffi::OsString;
 use std::io::Write;
 
+use clash_policy::decide::{SandboxMix, default_sandbox};
 use clash_policy::{FileCaps, JudgeContext, PolicyPlaces, Sandbox, steering};
 use clash_sandbox::disk::Disk;
-use clash_sandbox::facts::{HostFacts, RoomSupport};
+use clash_sandbox::door::{DoorDirectory, DoorService};
+use clash_sandbox::facts::{Facility, HostFacts, RoomSupport};
 use clash_sandbox::host::{self, HostRecord};
 use clash_sandbox::launch::{self, LaunchError, LaunchHelper};
 use clash_sandbox::plan::cache::has_caches;
 use clash_sandbox::plan::{GrantReason, PathGrant, PlanRequest, SandboxPlan, TemporaryPaths, plan};
 
 use super::context::LaunchContext;
+use super::door::{AnsweredQuestions, RoomDoors};
 use super::{LauncherError, Never, RequestedCommand};
-use crate::env;
+use crate::decision::DecisionError;
+use crate::doors::DoorSet;
 use crate::in_force::PolicySandboxes;
+use crate::policy::LoadedPolicy;
 use crate::ssh_agent::{self, LentAgent};
 use crate::temporary::{self, HeldTmp};
 use crate::trace::TraceEvent;
+use crate::{env, say};
 
 impl LaunchContext {
     /// Plans the sandbox and becomes the command. Without a host it is this machine's.
@@ -27,6 +33,62 @@ impl LaunchContext {
         sandbox: &Sandbox,
         extra: &[PathGrant],
         command: &RequestedCommand<'_>,
+        doors: Option<&RoomDoors<'_>>,
+    ) -> Result<Never, LauncherError> {
+        self.confine_with(host, sandbox, extra, command, doors, env::all().collect())
+    }
+
+    /// Plans the sandbox of a command behind a door, with doors of its own, and becomes the
+    /// command.
+    pub(super) fn confine_behind_door(
+        &self,
+        outer: &RoomDoors<'_>,
+        sandbox: &Sandbox,
+        command: &RequestedCommand<'_>,
+        environment: Vec<(OsString, OsString)>,
+    ) -> Result<Never, LauncherError> {
+        let (answers, mode) = (outer.answers.clone(), outer.mode.clone());
+        let doors = self.doors(outer.policy, sandbox, None, answers, mode, outer.depth + 1)?;
+        self.confine_with(None, sandbox, &[], command, doors.as_ref(), environment)
+    }
+
+    /// The doors of a room. `None` if it needs none.
+    pub(super) fn doors<'a>(
+        &'a self,
+        policy: &'a LoadedPolicy,
+        room: &'a Sandbox,
+        mix: Option<&SandboxMix>,
+        answers: AnsweredQuestions,
+        mode: String,
+        depth: u32,
+    ) -> Result<Option<RoomDoors<'a>>, LauncherError> {
+        if room.unrestricted {
+            return Ok(None);
+        }
+        let default = default_sandbox(policy.ir()).map_err(DecisionError::from)?;
+        let is_default = default.name == room.name;
+        let set = DoorSet::prepare(&self.dirs, policy, room, is_default)?;
+        if set.directories.is_empty() {
+            return Ok(None);
+        }
+        if let Some(why) = cannot_have_doors(&self.dirs.host()) {
+            return match mix {
+                Some(mix) => Err(LauncherError::Refused(say::no_doors(mix, &why))),
+                None => Ok(None),
+            };
+        }
+        let context = self;
+        Ok(Some(RoomDoors { context, policy, room, is_default, set, answers, mode, depth }))
+    }
+
+    fn confine_with(
+        &self,
+        host: Option<HostFacts>,
+        sandbox: &Sandbox,
+        extra: &[PathGrant],
+        command: &RequestedCommand<'_>,
+        doors: Option<&RoomDoors<'_>>,
+        environment: Vec<(OsString, OsString)>,
     ) -> Result<Never, LauncherError> {
         if sandbox.unrestricted {
             return self.launch_unconfined(&sandbox.name, command);
@@ -51,13 +113,20 @@ impl LaunchContext {
             why: GrantReason::Launcher,
         }));
         let places = self.dirs.places_unseen(&self.project, &disk);
-        let plan = self.plan(sandbox, &extra, &places, &disk, tmp.as_ref(), host)?;
-        let env = self.environment(sandbox, &places, &disk, agent.as_ref());
-        self.trace(TraceEvent::Launch, command.script, None, Some(&sandbox.name))?;
-        let args = command.args.to_vec();
-        let command =
-            launch::LaunchCommand { program: command.program.to_owned(), args, env, cwd: None };
-        let error = launch::run(&plan, &command, ahead);
+        let directories = doors.map_or(&[][..], |doors| &doors.set.directories);
+        let plan = self.plan(sandbox, &extra, &places, &disk, tmp.as_ref(), host, directories)?;
+        let env = self.environment(sandbox, &places, &disk, agent.as_ref(), environment);
+        self.trace(TraceEvent::Launch, command.shown, None, Some(&sandbox.name))?;
+        let command = launch::LaunchCommand {
+            program: command.program.to_owned(),
+            args: command.args.to_vec(),
+            env,
+            cwd: None,
+            door: command.door.clone(),
+            file: command.file.clone(),
+        };
+        let service = doors.map(|doors| doors as &dyn DoorService);
+        let error = launch::run_with_doors(&plan, &command, ahead, service);
         Err(LauncherError::Launch { sandbox: sandbox.name.clone(), error })
     }
 
@@ -69,6 +138,7 @@ impl LaunchContext {
         disk: &Disk,
         tmp: Option<&HeldTmp>,
         host: HostFacts,
+        doors: &[DoorDirectory],
     ) -> Result<SandboxPlan, LauncherError> {
         let session = self.session.as_ref().map(|session| session.dir.as_path());
         let in_force = PolicySandboxes { dirs: &self.dirs, project: &self.project, session };
@@ -85,6 +155,7 @@ impl LaunchContext {
             in_force: &in_force,
             temporary: TemporaryPaths { session: held, host: &self.dirs.tmp },
             caches: caches.as_deref(),
+            doors,
         };
         let host = host::with_limit_facts(host, &sandbox.limits);
         plan(&request, &host).map_err(|refusal| LauncherError::NoPlan {
@@ -100,8 +171,9 @@ impl LaunchContext {
         places: &PolicyPlaces,
         disk: &Disk,
         agent: Option<&LentAgent>,
+        given: Vec<(OsString, OsString)>,
     ) -> Vec<(OsString, OsString)> {
-        let (mut env, _) = clash_sandbox::environment::scrub(env::all(), &sandbox.env);
+        let (mut env, _) = clash_sandbox::environment::scrub(given.into_iter(), &sandbox.env);
         let world = JudgeContext {
             places,
             cwd: &self.project,
@@ -173,7 +245,7 @@ impl LaunchContext {
         command: &RequestedCommand<'_>,
     ) -> Result<Never, LauncherError> {
         use std::os::unix::process::CommandExt;
-        self.trace(TraceEvent::Launch, command.script, None, Some(sandbox))?;
+        self.trace(TraceEvent::Launch, command.shown, None, Some(sandbox))?;
         let source = std::process::Command::new(command.program).args(command.args).exec();
         let program = command.program.to_owned();
         let error = match source.kind() {
@@ -181,5 +253,14 @@ impl LaunchContext {
             _ => LaunchError::NotExecutable { program, source },
         };
         Err(LauncherError::Launch { sandbox: sandbox.to_owned(), error })
+    }
+}
+
+/// Why rooms of this machine cannot have doors.
+fn cannot_have_doors(host: &HostFacts) -> Option<String> {
+    match (&host.rooms, &host.notify) {
+        (RoomSupport::Impossible { .. }, _) => Some("it has no user namespaces".to_owned()),
+        (_, Facility::Missing { why }) => Some(why.clone()),
+        _ => None,
     }
 }

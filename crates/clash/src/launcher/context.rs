@@ -11,6 +11,7 @@ use super::LauncherError;
 use crate::approval::ApprovalSlip;
 use crate::decision::{self, DecisionContext};
 use crate::dirs::{Dirs, project_of};
+use crate::policy::LoadedPolicy;
 use crate::session::{Session, SessionError, name_of};
 use crate::trace::{TraceEvent, TraceRecord};
 use crate::{say, ui};
@@ -59,14 +60,24 @@ impl LaunchContext {
         clash_agents::find_agent(&self.session.as_ref()?.agent)
     }
 
-    pub(super) fn decide(&self, script: &str, mode: &str) -> Result<Decision, LauncherError> {
+    pub(super) fn load_policy(&self) -> Result<LoadedPolicy, LauncherError> {
+        let session = self.session.as_ref().map(|session| session.dir.as_path());
+        Ok(LoadedPolicy::load(&self.dirs, &self.project, session)?)
+    }
+
+    pub(super) fn decide(
+        &self,
+        policy: &LoadedPolicy,
+        script: &str,
+        mode: &str,
+    ) -> Result<Decision, LauncherError> {
         let agent = self.session.as_ref().map_or("terminal", |session| session.agent.as_str());
         let action = Action::script(agent, mode, script);
         let session = self.session.as_ref().map(|session| session.dir.as_path());
         // Without a working directory no relative name is resolved.
         let cwd = std::env::current_dir().unwrap_or_default();
         let scene = DecisionContext { project: &self.project, session, cwd: &cwd };
-        Ok(decision::decide(&self.dirs, scene, &action)?)
+        Ok(decision::decide_by(policy, &self.dirs, scene, &action)?)
     }
 
     /// Asks the person at the terminal about a command that needs approval. A yes makes

@@ -64,7 +64,7 @@ pub(crate) fn launch_in_named(
         refuse_hostile_settings(&dirs, project, None)?;
         let sandbox = sandbox_named(&LoadedPolicy::load(&dirs, project, None)?, name)?;
         let context = LaunchContext { dirs, session: None, project: project.to_path_buf() };
-        context.confine(host, &sandbox, &[], &RequestedCommand { script: "", program, args })
+        context.confine(host, &sandbox, &[], &RequestedCommand::new("", program, args), None)
     };
     status(run())
 }
@@ -100,7 +100,8 @@ fn exec(args: &[OsString]) -> Result<Never, LauncherError> {
     let context = LaunchContext::for_session(env::client_session().as_deref())?;
     let words: Vec<String> =
         command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
-    let command = RequestedCommand { script: &command_line(&words), program, args: arguments };
+    let line = command_line(&words);
+    let command = RequestedCommand::new(&line, program, arguments);
     let agent = context.agent();
     let is_person = context.session.is_none() && ui::can_ask();
     let started_by = if is_person { StartedBy::Person } else { StartedBy::Caller };
@@ -140,7 +141,7 @@ fn run_script(
     source: &ApprovalSource<'_>,
 ) -> Result<Never, LauncherError> {
     let (program, args) = (shell_program(), ["-c".into(), script.into()]);
-    let command = RequestedCommand { script, program: &program, args: &args };
+    let command = RequestedCommand::new(script, &program, &args);
     context.launch(&command, context.agent(), source, StartedBy::Caller, &no_grants)
 }
 
@@ -160,7 +161,7 @@ fn shell(args: &[OsString]) -> Result<Never, LauncherError> {
     }
     let read = ShellString::read(string, &context, wrapper);
     let (program, args) = (shell_program(), ["-c".into(), string.into()]);
-    let command = RequestedCommand { script: read.script(), program: &program, args: &args };
+    let command = RequestedCommand::new(read.script(), &program, &args);
     let started_by = if by_agent { StartedBy::Caller } else { StartedBy::Settings };
     let source = ApprovalSource::ForScript;
     context.launch(&command, Some(agent), &source, started_by, &|| read.grants())

@@ -11,6 +11,7 @@ use crate::approval::ApprovalError;
 use crate::cmd::no_such;
 use crate::decision::DecisionError;
 use crate::dirs::NoHomeError;
+use crate::doors::DoorError;
 use crate::exit;
 use crate::policy::PolicyError;
 use crate::session::SessionError;
@@ -37,6 +38,8 @@ pub(crate) enum LauncherError {
     Approval(#[from] ApprovalError),
     #[error(transparent)]
     Trace(#[from] TraceError),
+    #[error(transparent)]
+    Doors(#[from] DoorError),
     #[error("{0}")]
     Refused(String),
     #[error("sandbox {sandbox} cannot be set up: {refusal}")]

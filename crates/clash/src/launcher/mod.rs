@@ -20,6 +20,7 @@
 
 mod confine;
 mod context;
+mod door;
 mod entries;
 mod error;
 mod settings_check;
@@ -32,23 +33,38 @@ pub(crate) use error::{LauncherError, report};
 pub(crate) use settings_check::{HostileSettingsError, refuse_hostile_settings};
 
 use std::ffi::{OsStr, OsString};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 use clash_policy::Effect;
+use clash_sandbox::launch::CommandOfDoor;
 use clash_sandbox::plan::PathGrant;
 
 use crate::approval::ApprovalSlip;
 use clash_agents::Agent;
 use context::LaunchContext;
+use door::AnsweredQuestions;
 
 /// A launch that succeeds does not return: the process has become the command.
 type Never = std::convert::Infallible;
 
 /// A command on its way into its sandbox.
 struct RequestedCommand<'a> {
-    /// The text that the policy judges and the trace shows.
+    /// The text that the policy judges.
     script: &'a str,
+    /// The text of the trace.
+    shown: &'a str,
     program: &'a OsStr,
     args: &'a [OsString],
+    /// The program's file, if the room has a door in its place.
+    file: Option<Arc<OwnedFd>>,
+    door: Option<CommandOfDoor>,
+}
+
+impl<'a> RequestedCommand<'a> {
+    fn new(script: &'a str, program: &'a OsStr, args: &'a [OsString]) -> Self {
+        Self { script, shown: script, program, args, file: None, door: None }
+    }
 }
 
 /// Where the launcher looks for the approval of a command.
@@ -89,16 +105,21 @@ impl LaunchContext {
     ) -> Result<Never, LauncherError> {
         refuse_hostile_settings(&self.dirs, &self.project, agent)?;
         let approval = self.take_approval(command.script, source)?;
-        let mode = approval.as_ref().map_or("", |approval| approval.mode.as_str());
-        let mut decision = self.decide(command.script, mode)?;
+        let mode = approval.as_ref().map_or("", |approval| approval.mode.as_str()).to_owned();
+        let policy = self.load_policy()?;
+        let mut decision = self.decide(&policy, command.script, &mode)?;
+        let mut answers = AnsweredQuestions::of_script(command.script, &decision);
         if started_by == StartedBy::Settings && decision.effect == Effect::Ask {
             decision.effect = Effect::Allow;
+            answers = AnsweredQuestions::All;
         }
         if started_by == StartedBy::Person {
             self.ask_person(&mut decision)?;
         }
-        let sandbox = self.settle(command.script, decision, approval)?;
-        self.confine(None, &sandbox, &extra()?, command)
+        let mix = decision.mix.clone();
+        let room = self.settle(command.script, decision, approval)?;
+        let doors = self.doors(&policy, &room, mix.as_ref(), answers, mode, 0)?;
+        self.confine(None, &room, &extra()?, command, doors.as_ref())
     }
 
     fn take_approval(

@@ -30,6 +30,18 @@ pub(super) enum DecodedCall {
     Notify { at: CallPath, through: i32, mask: u32 },
 }
 
+impl DecodedCall {
+    /// True for the call by which a door reaches the launcher. The path is only a name: no
+    /// file is at this place.
+    pub(super) fn opens_door(&self) -> bool {
+        let path = match self {
+            Self::Open { at, .. } => at.path.as_deref(),
+            _ => None,
+        };
+        path == Some(clash_door::DOOR_PATH.as_bytes())
+    }
+}
+
 /// Seconds and nanoseconds of the last access and the last change.
 pub(super) type FileTimes = [(i64, i64); 2];
 

@@ -49,10 +49,12 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::io::Errno;
-use rustix::process::Pid;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use rustix::thread::{CpuSet, gettid, sched_getcpu, sched_setaffinity};
 
 use super::caps;
+use super::doors::DoorLine;
 use super::landlock::{self, LandlockRuleset};
 use super::sys::{self, SeccompNotice};
 use crate::plan::sight::{TreeVisibility, VisiblePaths};
@@ -77,6 +79,7 @@ struct MonitorState {
     reads: bool,
     of: ProcView,
     sight: Option<VisiblePaths>,
+    doors: Option<DoorLine>,
 }
 
 impl MonitorState {
@@ -93,6 +96,7 @@ pub(crate) struct CallMonitor {
     watch: WatchPlan,
     turns: RoomLock,
     root: bool,
+    doors: Option<DoorLine>,
 }
 
 impl CallMonitor {
@@ -101,6 +105,7 @@ impl CallMonitor {
         ruleset: LandlockRuleset,
         watch: &WatchPlan,
         root: bool,
+        doors: Option<DoorLine>,
     ) -> Result<Self, Errno> {
         let processes = openat(CWD, "/proc", HOLD, Mode::empty())?;
         let mut watch = watch.clone();
@@ -114,7 +119,7 @@ impl CallMonitor {
             }
         }
         let turns = RoomLock::open(&watch.rights.places.home, watch.former_links.as_deref());
-        Ok(Self { processes, ruleset, watch, turns, root })
+        Ok(Self { processes, ruleset, watch, turns, root, doors })
     }
 
     /// Starts the outer thread, which waits for the listener. Call this in the room's other
@@ -128,7 +133,7 @@ impl CallMonitor {
 
     /// The outer thread. If it ends, the listener closes and every watched call fails.
     fn receive(self, given: &Receiver<OwnedFd>) {
-        let Self { processes, ruleset, mut watch, turns, root } = self;
+        let Self { processes, ruleset, mut watch, turns, root, doors } = self;
         let (reads, of, sight) = (watch.reads, watch.processes, watch.sight.take());
         let Ok(held) = openat(&processes, "self/fd", HOLD, Mode::empty()) else { return };
         // With all its capabilities, root's monitor could follow paths that the caller may
@@ -139,7 +144,8 @@ impl CallMonitor {
         let Ok(listener) = given.recv() else { return };
         sys::wake_on_same_cpu(&listener);
         let inner = AtomicI32::new(0);
-        let shared = Arc::new(MonitorState { listener, inner, processes, held, reads, of, sight });
+        let shared =
+            Arc::new(MonitorState { listener, inner, processes, held, reads, of, sight, doors });
         // Many commands change nothing, so the inner thread starts with the first call.
         let (jobs, received) = channel();
         let mut inner = Some((shared.clone(), watch, turns, ruleset, received));
@@ -209,7 +215,8 @@ fn hand_on(shared: &MonitorState, notice: &SeccompNotice, jobs: &Sender<MonitorJ
         return;
     }
     let refusal = match prepare(shared, notice) {
-        Ok(job) => {
+        Ok(None) => None,
+        Ok(Some(job)) => {
             pin_to_current_cpu(shared);
             jobs.send(job).err().map(|_| Errno::ACCESS)
         }
@@ -231,17 +238,40 @@ fn pin_to_current_cpu(shared: &MonitorState) {
     }
 }
 
-/// Reads and resolves everything that the call is about.
-fn prepare(shared: &MonitorState, notice: &SeccompNotice) -> Result<MonitorJob, Errno> {
+/// Reads and resolves everything that the call is about. `None` if the call is answered
+/// already.
+fn prepare(shared: &MonitorState, notice: &SeccompNotice) -> Result<Option<MonitorJob>, Errno> {
     let caller = CallingProcess::new(shared, notice.pid);
     let call = call::read(&caller, notice)?;
+    if let Some(doors) = &shared.doors
+        && call.opens_door()
+    {
+        return answer_door(shared, notice, doors).map(|()| None);
+    }
     let act = place::locate(&caller, call, shared.sight.as_ref(), shared.reads)?;
     // This check comes last. It proves that the calling process was still there while the
     // monitor read its memory, and that no other process had its number.
     if !sys::is_valid(&shared.listener, notice.id) {
         return Err(Errno::SRCH);
     }
-    Ok(MonitorJob { id: notice.id, act })
+    Ok(Some(MonitorJob { id: notice.id, act }))
+}
+
+/// Gives the caller a socket whose other end is with the broker.
+fn answer_door(
+    shared: &MonitorState,
+    notice: &SeccompNotice,
+    doors: &DoorLine,
+) -> Result<(), Errno> {
+    let (inside, outside) =
+        socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+    let pid = Pid::from_raw(notice.pid).ok_or(Errno::SRCH)?;
+    let process = pidfd_open(pid, PidfdFlags::empty())?;
+    if !sys::is_valid(&shared.listener, notice.id) {
+        return Err(Errno::SRCH);
+    }
+    doors.announce(notice.pid, &outside, &process)?;
+    sys::answer_with(&shared.listener, notice.id, &inside, true)
 }
 
 /// The inner thread.

@@ -194,6 +194,31 @@ pub(crate) fn close_all_but_these(kept: &mut [RawFd]) {
     unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, 0_u32) };
 }
 
+/// Gives descriptors the wanted numbers, open across `execve`, and closes all others. Only
+/// for a process that uses none of the others.
+pub(crate) fn place_descriptors(given: &[(RawFd, std::os::fd::OwnedFd)]) -> Result<()> {
+    let above = given.iter().map(|(number, _)| *number).fold(2, RawFd::max).saturating_add(1);
+    let mut moved = Vec::with_capacity(given.len());
+    for (number, fd) in given {
+        let high = rustix::io::fcntl_dupfd_cloexec(fd, above)?;
+        moved.push((*number, std::os::fd::IntoRawFd::into_raw_fd(high)));
+    }
+    close_all_but_these(&mut moved.iter().map(|(_, high)| *high).collect::<Vec<_>>());
+    for (number, high) in moved {
+        // SAFETY: takes integers. The number belongs to no value that this process uses.
+        check(c_long::from(unsafe { libc::dup2(high, number) }))?;
+        // SAFETY: the descriptor was made above, and no value owns it.
+        unsafe { libc::close(high) };
+    }
+    Ok(())
+}
+
+/// Keeps a descriptor open across `execve`. A closed one is skipped.
+pub(crate) fn keep_across_exec(fd: RawFd) {
+    // SAFETY: takes integers and changes a flag only.
+    unsafe { libc::fcntl(fd, libc::F_SETFD, 0) };
+}
+
 /// True if two descriptors share one file position, and also if the kernel cannot tell.
 pub(crate) fn is_same_description(one: BorrowedFd<'_>, other: BorrowedFd<'_>) -> bool {
     const KCMP_FILE: c_int = 0;

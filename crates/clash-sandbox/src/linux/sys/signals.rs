@@ -55,6 +55,20 @@ pub(crate) fn set_mask(mask: &SignalMask) -> io::Result<()> {
     .map(drop)
 }
 
+/// Blocks exactly the signals of these bits: bit 0 is signal 1.
+pub(crate) fn set_blocked_signals(bits: u64) -> Result<()> {
+    let mut set = MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: sigemptyset initialises the set before it is changed.
+    let set = unsafe {
+        libc::sigemptyset(set.as_mut_ptr());
+        for signal in (1..=64).filter(|signal| bits & (1 << (signal - 1)) != 0) {
+            libc::sigaddset(set.as_mut_ptr(), signal);
+        }
+        set.assume_init()
+    };
+    set_mask(&SignalMask(set))
+}
+
 /// Delivers the pending signals, and blocks again.
 pub(crate) fn let_through(mask: &SignalMask) -> io::Result<()> {
     set_mask(mask)?;

@@ -161,10 +161,6 @@ impl BacktestVerdict {
 
 /// The rule behind a decision, or another cause.
 fn cause(decision: &Decision) -> String {
-    if let Some(conflict) = &decision.conflict {
-        let (first, second) = (&conflict.first.1, &conflict.second.1);
-        return format!("commands of one script belong in {first} and in {second}");
-    }
     let Some(part) = decision.decisive() else { return "nothing was decided".to_owned() };
     let judged =
         part.judged.as_ref().filter(|it| it.effect == part.effect && it.effect > Effect::Allow);

@@ -108,8 +108,13 @@ fn enter(dirs: &Dirs, project: &Path, name: &str, simulate: &SimulatedHost) -> F
             .map_err(|refusal| plan::refused(sandbox, refusal))?;
         let (env, _) = clash_sandbox::environment::scrub(env::all(), &sandbox.env);
         let args = ["sandbox", "part", "try"].map(Into::into).to_vec();
-        let command =
-            launch::LaunchCommand { program: own.into(), args, env, cwd: Some("/".into()) };
+        let command = launch::LaunchCommand {
+            program: own.into(),
+            args,
+            env,
+            cwd: Some("/".into()),
+            ..launch::LaunchCommand::default()
+        };
         Err(Failure::from(launch::run(&plan, &command, launch::LaunchHelper::default())))
     };
     match launch() {

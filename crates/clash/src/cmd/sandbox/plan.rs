@@ -46,7 +46,9 @@ pub(super) fn make(
     let caches = dirs.caches_of(project, &disk);
     let (places, cage, disk, in_force) = (&places, &cage, &disk, &in_force);
     let caches = Some(caches.as_path());
-    let request = PlanRequest { sandbox, places, cage, disk, extra, in_force, temporary, caches };
+    let doors = &[];
+    let request =
+        PlanRequest { sandbox, places, cage, disk, extra, in_force, temporary, caches, doors };
     let host = host::with_limit_facts(host.clone(), &sandbox.limits);
     plan_with_report(&request, &host)
 }

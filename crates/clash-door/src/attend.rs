@@ -1,0 +1,157 @@
+//! One visit to a door: send the descriptors, then follow the command to its end.
+
+use std::ffi::{c_char, c_int};
+use std::io::{IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+use clash_door::{DOOR_PATH, DoorReply, DoorRequest, MAX_DESCRIPTORS_PER_MESSAGE, REFUSED_STATUS};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::{CWD, Dir, Mode, OFlags, openat};
+use rustix::io::Errno;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, recvmsg, send, sendmsg,
+};
+
+use super::sys;
+
+/// The arguments of this process, as the kernel gave them.
+pub(super) struct CommandLine(pub(super) *const *const c_char);
+
+pub(super) fn run(line: CommandLine) -> c_int {
+    let mask = sys::block_signals();
+    let flags = OFlags::RDWR | OFlags::CLOEXEC;
+    let socket = match openat(CWD, DOOR_PATH, flags, Mode::empty()) {
+        Ok(socket) => socket,
+        Err(error) => return refuse(&line, &format!("its door does not open ({error})")),
+    };
+    let sent = send_descriptors(&socket, mask.bits());
+    let signals = sys::signal_descriptor();
+    let (Ok(()), Some(signals)) = (sent, signals) else {
+        return refuse(&line, "its descriptors cannot be sent");
+    };
+    let mut started = None;
+    loop {
+        let mut ready = [PollFd::new(&socket, PollFlags::IN), PollFd::new(&signals, PollFlags::IN)];
+        match poll(&mut ready, None) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(_) => return REFUSED_STATUS,
+        }
+        let [from_launcher, from_signals] = ready.map(|fd| !fd.revents().is_empty());
+        if from_signals && let Some(joined) = started {
+            forward_signals(&socket, &signals, joined);
+        }
+        if !from_launcher {
+            continue;
+        }
+        match receive(&socket) {
+            Some((DoorReply::RunHere, Some(file))) => {
+                sys::restore_signals(&mask);
+                let error = sys::execute(file.as_fd(), &line);
+                return refuse(&line, &error.to_string());
+            }
+            Some((DoorReply::Started { joined_group }, _)) => {
+                started = Some(joined_group);
+                close_all_but(&[socket.as_fd(), signals.as_fd()]);
+            }
+            Some((DoorReply::Stopped, _)) => sys::stop(),
+            Some((DoorReply::Exited(status), _)) => return status.into(),
+            Some((DoorReply::Killed(signal), _)) => return sys::end_by(signal.into()),
+            Some((DoorReply::RunHere, None)) | None => {
+                return refuse(&line, "the launcher behind its door has ended");
+            }
+        }
+    }
+}
+
+fn refuse(line: &CommandLine, why: &str) -> c_int {
+    let message = format!("clash: {} was not run: {why}\n", sys::own_name(line));
+    let _ = rustix::io::write(rustix::stdio::stderr(), message.as_bytes());
+    REFUSED_STATUS
+}
+
+/// Sends every open descriptor except the socket.
+fn send_descriptors(socket: &OwnedFd, blocked_signals: u64) -> Result<(), Errno> {
+    let open: Vec<i32> =
+        open_descriptors()?.into_iter().filter(|fd| *fd != socket.as_raw_fd()).collect();
+    let mut batches: Vec<&[i32]> = open.chunks(MAX_DESCRIPTORS_PER_MESSAGE).collect();
+    if batches.is_empty() {
+        batches.push(&[]);
+    }
+    let count = batches.len();
+    for (at, batch) in batches.into_iter().enumerate() {
+        let is_last = at + 1 == count;
+        let request =
+            DoorRequest::Descriptors { numbers: batch.to_vec(), blocked_signals, is_last };
+        let borrowed: Vec<BorrowedFd<'_>> = batch.iter().map(|fd| sys::borrow(*fd)).collect();
+        let space = rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS_PER_MESSAGE));
+        let mut space = vec![MaybeUninit::uninit(); space];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        if !borrowed.is_empty() && !control.push(SendAncillaryMessage::ScmRights(&borrowed)) {
+            return Err(Errno::NOBUFS);
+        }
+        let bytes = request.encode();
+        sendmsg(socket, &[IoSlice::new(&bytes)], &mut control, SendFlags::NOSIGNAL)?;
+    }
+    Ok(())
+}
+
+fn open_descriptors() -> Result<Vec<i32>, Errno> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let own = openat(CWD, "/proc/self/fd", flags, Mode::empty())?;
+    let mut found = Vec::new();
+    for entry in Dir::read_from(&own)? {
+        let name = entry?;
+        let number = name.file_name().to_str().ok().and_then(|name| name.parse().ok());
+        // The listing has a descriptor of its own.
+        found.extend(number.filter(|fd| is_inheritable(*fd)));
+    }
+    Ok(found)
+}
+
+/// True if `execve` kept the descriptor: this process opens its own with `O_CLOEXEC`.
+fn is_inheritable(fd: i32) -> bool {
+    let flags = rustix::io::fcntl_getfd(sys::borrow(fd));
+    flags.is_ok_and(|flags| !flags.contains(rustix::io::FdFlags::CLOEXEC))
+}
+
+fn forward_signals(socket: &OwnedFd, signals: &OwnedFd, joined_group: bool) {
+    while let Some(signal) = sys::next_signal(signals) {
+        if signal.number == libc::SIGCHLD || joined_group && signal.from_kernel {
+            continue;
+        }
+        let bytes = DoorRequest::Signal(signal.number).encode();
+        let _ = send(socket, &bytes, SendFlags::NOSIGNAL);
+    }
+}
+
+fn receive(socket: &OwnedFd) -> Option<(DoorReply, Option<OwnedFd>)> {
+    let mut bytes = [0_u8; 8];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let received =
+        recvmsg(socket, &mut [IoSliceMut::new(&mut bytes)], &mut control, RecvFlags::CMSG_CLOEXEC);
+    let length = received.ok()?.bytes;
+    let reply = DoorReply::decode(bytes.get(..length)?)?;
+    let file = control.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut files) => files.next(),
+        _ => None,
+    });
+    Some((reply, file))
+}
+
+/// Closes the descriptors that the command has now. A pipe would otherwise stay open after
+/// the command has closed it.
+fn close_all_but(kept: &[BorrowedFd<'_>]) {
+    let mut numbers: Vec<i32> = kept.iter().map(|fd| fd.as_raw_fd()).collect();
+    numbers.sort_unstable();
+    let mut first = 0;
+    for number in numbers {
+        if number > first {
+            sys::close_range(first, number - 1);
+        }
+        first = number + 1;
+    }
+    sys::close_range(first, i32::MAX);
+}

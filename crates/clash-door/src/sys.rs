@@ -1,0 +1,143 @@
+//! Calls that have no safe form: signals, `execveat`, and the entry of the program.
+
+use std::ffi::{c_char, c_int};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+use super::attend::{CommandLine, run};
+
+/// The entry. Without the runtime of Rust: it would ignore SIGPIPE, and the command would
+/// inherit that.
+#[unsafe(no_mangle)]
+extern "C" fn main(_: c_int, argv: *const *const c_char) -> c_int {
+    run(CommandLine(argv))
+}
+
+/// The signals that the caller had blocked.
+pub(super) struct SignalMask(libc::sigset_t);
+
+impl SignalMask {
+    pub(super) fn bits(&self) -> u64 {
+        // SAFETY: the set is initialised, and 1 to 64 are signals.
+        let is_member =
+            |signal: c_int| unsafe { libc::sigismember(&raw const self.0, signal) == 1 };
+        (1..=64)
+            .filter(|signal| is_member(*signal))
+            .fold(0, |bits, signal| bits | 1 << (signal - 1))
+    }
+}
+
+/// Blocks every signal. Returns the mask of the caller.
+pub(super) fn block_signals() -> SignalMask {
+    let mut all = MaybeUninit::uninit();
+    let mut before = MaybeUninit::uninit();
+    // SAFETY: both sets belong to this function, and the calls initialise them.
+    unsafe {
+        libc::sigfillset(all.as_mut_ptr());
+        libc::sigprocmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
+        SignalMask(before.assume_init())
+    }
+}
+
+pub(super) fn restore_signals(mask: &SignalMask) {
+    // SAFETY: the set is initialised.
+    unsafe { libc::sigprocmask(libc::SIG_SETMASK, &raw const mask.0, std::ptr::null_mut()) };
+}
+
+/// A descriptor that reports blocked signals.
+pub(super) fn signal_descriptor() -> Option<OwnedFd> {
+    let mut all = MaybeUninit::uninit();
+    // SAFETY: the set belongs to this function; a descriptor that the kernel returns is new.
+    unsafe {
+        libc::sigfillset(all.as_mut_ptr());
+        let fd = libc::signalfd(-1, all.as_ptr(), libc::SFD_CLOEXEC | libc::SFD_NONBLOCK);
+        (fd >= 0).then(|| OwnedFd::from_raw_fd(fd))
+    }
+}
+
+/// A received signal.
+pub(super) struct ReceivedSignal {
+    pub(super) number: i32,
+    /// True if the kernel sent it, for example for Ctrl-C at a terminal.
+    pub(super) from_kernel: bool,
+}
+
+pub(super) fn next_signal(fd: &OwnedFd) -> Option<ReceivedSignal> {
+    let mut info = MaybeUninit::<libc::signalfd_siginfo>::zeroed();
+    let size = size_of::<libc::signalfd_siginfo>();
+    // SAFETY: the kernel writes at most `size` bytes, and all zeroes is a valid value.
+    let info = unsafe {
+        let read = libc::read(fd.as_raw_fd(), info.as_mut_ptr().cast(), size);
+        if usize::try_from(read) != Ok(size) {
+            return None;
+        }
+        info.assume_init()
+    };
+    let from_kernel = info.ssi_code == libc::SI_KERNEL;
+    Some(ReceivedSignal { number: info.ssi_signo.cast_signed(), from_kernel })
+}
+
+/// Stops this process until it is continued.
+pub(super) fn stop() {
+    // SAFETY: takes an integer.
+    unsafe { libc::raise(libc::SIGSTOP) };
+}
+
+/// Ends this process by a signal, as the command ended.
+pub(super) fn end_by(signal: c_int) -> c_int {
+    let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: no handler stays, the default action is set, and the sets are this function's.
+    unsafe {
+        libc::setrlimit(libc::RLIMIT_CORE, &raw const none);
+        libc::signal(signal, libc::SIG_DFL);
+        let mut only = MaybeUninit::uninit();
+        libc::sigemptyset(only.as_mut_ptr());
+        libc::sigaddset(only.as_mut_ptr(), signal);
+        libc::raise(signal);
+        libc::sigprocmask(libc::SIG_UNBLOCK, only.as_ptr(), std::ptr::null_mut());
+    }
+    128 + signal
+}
+
+/// Executes the file with the arguments and the environment of this process. Returns only
+/// on failure.
+pub(super) fn execute(file: BorrowedFd<'_>, line: &CommandLine) -> std::io::Error {
+    unsafe extern "C" {
+        static environ: *const *const c_char;
+    }
+    // SAFETY: the kernel made both arrays when this process began; nothing changed them.
+    unsafe {
+        libc::syscall(
+            libc::SYS_execveat,
+            file.as_raw_fd(),
+            c"".as_ptr(),
+            line.0,
+            environ,
+            libc::AT_EMPTY_PATH,
+        );
+    }
+    std::io::Error::last_os_error()
+}
+
+/// The name that this process was started under.
+pub(super) fn own_name(line: &CommandLine) -> String {
+    // SAFETY: the array of arguments ends with a null pointer, and each argument with NUL.
+    unsafe {
+        match (*line.0).is_null() {
+            true => String::new(),
+            false => std::ffi::CStr::from_ptr(*line.0).to_string_lossy().into_owned(),
+        }
+    }
+}
+
+/// Borrows an open descriptor by its number. No code of this process closes a descriptor
+/// that it has not opened, before [`close_range`].
+pub(super) fn borrow(fd: c_int) -> BorrowedFd<'static> {
+    // SAFETY: the number comes from the kernel's list of open descriptors.
+    unsafe { BorrowedFd::borrow_raw(fd) }
+}
+
+pub(super) fn close_range(first: c_int, last: c_int) {
+    // SAFETY: takes integers. The caller keeps the descriptors that this process still uses.
+    unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
+}

@@ -1,0 +1,71 @@
+//! Doors: commands that a room asks the launcher to run in sandboxes of their own.
+//!
+//! In a room, a program of the policy can be a *door*: a small program in the place of the
+//! real one (`clash-door`). It opens [`DOOR_PATH`](clash_door::DOOR_PATH). The monitor of
+//! the room answers with a socket and hands the other end to the *broker*, a process that
+//! the launcher started before it entered the room. For each visit the broker starts a
+//! process that asks the [`DoorService`], which decides and launches.
+//!
+//! The number of the visiting process comes from the kernel. The visitor's arguments,
+//! environment, working directory and descriptors are its own claims. They are input for
+//! the policy and give no rights by themselves.
+
+use std::ffi::OsString;
+use std::os::fd::{OwnedFd, RawFd};
+use std::path::PathBuf;
+
+/// Decides about visits to doors. Its answers run outside every sandbox.
+pub trait DoorService {
+    /// Answers one visit, in a process of its own. The process ends when this returns.
+    fn open(&self, visit: DoorVisit);
+}
+
+/// A process of a room at a door.
+#[derive(Debug)]
+pub struct DoorVisit {
+    /// The socket to the visitor.
+    pub(crate) socket: OwnedFd,
+    /// The visiting process. Its number stays valid as long as this descriptor reports no
+    /// end.
+    pub(crate) process: OwnedFd,
+    pub(crate) pid: i32,
+}
+
+/// Facts about a visitor.
+#[derive(Debug)]
+pub struct DoorVisitor {
+    /// The path of the door in the room, for example `/usr/bin/git`.
+    pub door: PathBuf,
+    /// With the name under which the program was started.
+    pub arguments: Vec<OsString>,
+    pub environment: Vec<(OsString, OsString)>,
+    /// The path of the working directory in the room.
+    pub working_directory: PathBuf,
+    /// The working directory itself.
+    pub held_directory: OwnedFd,
+    pub process: VisitorProcess,
+    /// The numbers that the visitor's descriptors have, and the descriptors.
+    pub descriptors: Vec<(RawFd, OwnedFd)>,
+    /// The programs that led to this one, the first one first, for example `make`, `sh`.
+    pub callers: Vec<String>,
+}
+
+/// Properties of the visitor's process that the command gets too.
+#[derive(Clone, Copy, Debug)]
+pub struct VisitorProcess {
+    pub(crate) group: i32,
+    pub(crate) umask: u32,
+    /// One bit for each signal.
+    pub(crate) ignored_signals: u64,
+    pub(crate) blocked_signals: u64,
+}
+
+/// A directory of programs with doors in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DoorDirectory {
+    /// The directory in the room, for example `/usr/bin`.
+    pub at: PathBuf,
+    /// The host's directory with the doors, one file for each.
+    pub doors: PathBuf,
+    pub names: Vec<String>,
+}

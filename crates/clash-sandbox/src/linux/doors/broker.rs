@@ -1,0 +1,118 @@
+//! The broker: a process outside the room that starts a process for each visit to a door.
+//!
+//! The launcher starts it before it enters the room's namespaces, because no process can
+//! leave them again. It ends with the launcher. It reads no message of the room.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketFlags, SocketType, sendmsg, socketpair,
+};
+use rustix::process::{WaitOptions, wait};
+
+use super::super::sys::{self, ForkSide};
+use crate::door::{DoorService, DoorVisit};
+
+/// The number of commands behind doors that one room can run at the same time.
+const MAX_OPEN_DOORS: usize = 1000;
+
+/// The way of the monitor to the broker.
+#[derive(Debug)]
+pub(crate) struct DoorLine {
+    socket: OwnedFd,
+}
+
+impl DoorLine {
+    /// Hands a visit to the broker. Does not wait: if too many visits are pending, the
+    /// visitor gets the error.
+    pub(crate) fn announce(
+        &self,
+        pid: i32,
+        socket: &OwnedFd,
+        process: &OwnedFd,
+    ) -> Result<(), Errno> {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        let both = [socket.as_fd(), process.as_fd()];
+        if !control.push(SendAncillaryMessage::ScmRights(&both)) {
+            return Err(Errno::NOBUFS);
+        }
+        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        let text = pid.to_le_bytes();
+        sendmsg(&self.socket, &[io::IoSlice::new(&text)], &mut control, flags).map(drop)
+    }
+}
+
+/// Starts the broker. Call this before the launcher changes its namespaces or starts
+/// threads.
+pub(crate) fn start_broker(service: &dyn DoorService) -> io::Result<DoorLine> {
+    let (socket, of_broker) =
+        socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+    match sys::fork()? {
+        ForkSide::Parent(_) => Ok(DoorLine { socket }),
+        ForkSide::Child => {
+            serve(&of_broker, service);
+            sys::exit_now(0)
+        }
+    }
+}
+
+fn serve(visits: &OwnedFd, service: &dyn DoorService) {
+    // Signals to the process group are for the command. The end of the launcher closes the
+    // socket.
+    if sys::hold_signals().is_err() || rustix::process::chdir(c"/").is_err() {
+        return;
+    }
+    sys::notice_children();
+    // The caller may wait for the end of its output, so this process must not hold it.
+    sys::close_all_but(visits.as_raw_fd());
+    let mut open = 0_usize;
+    loop {
+        while open > 0 {
+            let options =
+                if open >= MAX_OPEN_DOORS { WaitOptions::empty() } else { WaitOptions::NOHANG };
+            match wait(options) {
+                Ok(Some(_)) => open -= 1,
+                Err(Errno::INTR) => {}
+                Ok(None) | Err(_) => break,
+            }
+        }
+        let Some(visit) = next_visit(visits) else { return };
+        match sys::fork() {
+            Ok(ForkSide::Parent(_)) => open += 1,
+            Ok(ForkSide::Child) => {
+                if sys::die_with_parent().is_ok() {
+                    service.open(visit);
+                }
+                sys::exit_now(0);
+            }
+            // The visitor sees that its socket closes, and ends.
+            Err(_) => {}
+        }
+    }
+}
+
+/// The next visit; `None` when the launcher has ended.
+fn next_visit(visits: &OwnedFd) -> Option<DoorVisit> {
+    loop {
+        let mut bytes = [0_u8; 4];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let length = sys::receive(visits.as_raw_fd(), &mut bytes, &mut control).ok()?;
+        if length == 0 {
+            return None;
+        }
+        let mut given = control.drain().filter_map(|message| match message {
+            RecvAncillaryMessage::ScmRights(files) => Some(files),
+            _ => None,
+        });
+        let mut files = given.next().into_iter().flatten();
+        if let (Some(socket), Some(process)) = (files.next(), files.next()) {
+            return Some(DoorVisit { socket, process, pid: i32::from_le_bytes(bytes) });
+        }
+    }
+}

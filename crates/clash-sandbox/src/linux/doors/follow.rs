@@ -1,0 +1,158 @@
+//! Follows a command behind a door, and tells the visitor about its end.
+//!
+//! Two processes belong to each command. The *follower* answers the visitor, and is in the
+//! launcher's process group. The *starter* becomes the command's launcher. It is in the
+//! visitor's process group, so the terminal's signals reach the command.
+
+use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::Path;
+
+use clash_door::{DoorReply, DoorRequest};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::{Mode, OFlags, fstat, open};
+use rustix::io::Errno;
+use rustix::net::{
+    RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, recv, send, sendmsg,
+};
+use rustix::process::{Pid, PidfdFlags, WaitOptions, pidfd_open, setpgid, waitpid};
+
+use super::super::sys::{self, ForkSide};
+use crate::door::{DoorVisit, DoorVisitor, VisitorProcess};
+
+impl DoorVisit {
+    /// Lets the visitor itself run the program of this file, in its own room.
+    pub fn run_here(&self, file: &OwnedFd) {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        let files = [file.as_fd()];
+        if control.push(SendAncillaryMessage::ScmRights(&files)) {
+            let bytes = DoorReply::RunHere.encode();
+            let _ =
+                sendmsg(&self.socket, &[IoSlice::new(&bytes)], &mut control, SendFlags::NOSIGNAL);
+        }
+    }
+
+    /// Refuses the visit, with a message on the visitor's standard error.
+    pub fn refuse(&self, visitor: Option<&DoorVisitor>, message: &str) {
+        let error = visitor.and_then(|visitor| visitor.descriptors.iter().find(|(fd, _)| *fd == 2));
+        if let Some((_, error)) = error {
+            let _ = rustix::io::write(error, message.as_bytes());
+        }
+        self.reply(DoorReply::Exited(126));
+    }
+
+    fn reply(&self, reply: DoorReply) {
+        let _ = send(&self.socket, &reply.encode(), SendFlags::NOSIGNAL);
+    }
+
+    /// Starts the command and follows it to its end. `start` runs in a process with the
+    /// visitor's descriptors and no others, and in its process group, in the directory `cwd`
+    /// of the host.
+    pub fn follow(self, visitor: DoorVisitor, cwd: &Path, start: impl FnOnce(&DoorVisitor)) {
+        sys::notice_children();
+        let starter = match sys::fork() {
+            Ok(ForkSide::Parent(starter)) => starter,
+            Ok(ForkSide::Child) => {
+                if sys::die_with_parent().is_ok() && self.settle(&visitor, cwd).is_ok() {
+                    start(&visitor);
+                }
+                sys::exit_now(126)
+            }
+            Err(_) => return self.refuse(Some(&visitor), "clash: no process can be started\n"),
+        };
+        let group = visitor.process.group;
+        // Both processes do it, so that it is done when either goes on.
+        let joined_group = setpgid(Pid::from_raw(starter), Pid::from_raw(group)).is_ok();
+        // A pipe would otherwise stay open after the command has closed it.
+        drop(visitor);
+        self.reply(DoorReply::Started { joined_group });
+        self.attend(starter);
+    }
+
+    fn attend(&self, starter: libc::pid_t) {
+        let Some(pid) = Pid::from_raw(starter) else { return };
+        let Ok(signals) = sys::signals() else { return };
+        let Ok(ending) = pidfd_open(pid, PidfdFlags::empty()) else { return };
+        loop {
+            let mut ready = [
+                PollFd::new(&self.socket, PollFlags::IN),
+                PollFd::new(&signals, PollFlags::IN),
+                PollFd::new(&ending, PollFlags::IN),
+            ];
+            if !matches!(poll(&mut ready, None), Ok(_) | Err(Errno::INTR)) {
+                return;
+            }
+            let [from_visitor, ..] = ready.map(|fd| !fd.revents().is_empty());
+            while let Ok(Some(_)) = sys::held_signal(&signals) {}
+            let options = WaitOptions::NOHANG | WaitOptions::UNTRACED;
+            while let Ok(Some((_, status))) = waitpid(Some(pid), options) {
+                if let Some(code) = status.exit_status() {
+                    return self.reply(DoorReply::Exited(code as u8));
+                }
+                if let Some(signal) = status.terminating_signal() {
+                    return self.reply(DoorReply::Killed(signal as u8));
+                }
+                if status.stopped() {
+                    self.reply(DoorReply::Stopped);
+                }
+            }
+            if from_visitor && !self.pass_on_signal(starter) {
+                sys::kill(starter, libc::SIGKILL);
+                let _ = waitpid(Some(pid), WaitOptions::empty());
+                return;
+            }
+        }
+    }
+
+    /// Sends a signal of the visitor to the command. False if the visitor has ended.
+    fn pass_on_signal(&self, starter: libc::pid_t) -> bool {
+        let mut bytes = [0_u8; 16];
+        match recv(&self.socket, &mut bytes, RecvFlags::DONTWAIT) {
+            Ok((length, _)) => match bytes.get(..length).and_then(DoorRequest::decode) {
+                Some(DoorRequest::Signal(signal)) => {
+                    sys::kill(starter, signal);
+                    true
+                }
+                _ => false,
+            },
+            Err(Errno::AGAIN | Errno::INTR) => true,
+            Err(_) => false,
+        }
+    }
+
+    /// Makes this process like the visitor's.
+    fn settle(&self, visitor: &DoorVisitor, cwd: &Path) -> io::Result<()> {
+        let VisitorProcess { group, umask, ignored_signals, blocked_signals } = visitor.process;
+        let _ = setpgid(None, Pid::from_raw(group));
+        rustix::process::umask(Mode::from_raw_mode(umask));
+        let held = fstat(&visitor.held_directory)?;
+        sys::place_descriptors(&visitor.descriptors)?;
+        open_missing_streams()?;
+        rustix::process::chdir(cwd)?;
+        let found = rustix::fs::stat(".")?;
+        if (held.st_dev, held.st_ino) != (found.st_dev, found.st_ino) {
+            return Err(Errno::NOENT.into());
+        }
+        for signal in 1..=64 {
+            let is_set = |bits: u64| bits & (1 << (signal - 1)) != 0;
+            if is_set(ignored_signals) && signal != libc::SIGCHLD {
+                sys::ignore(signal);
+            }
+        }
+        sys::set_blocked_signals(blocked_signals)
+    }
+}
+
+/// Opens /dev/null in the place of standard streams that the visitor has closed. A launcher
+/// would otherwise open its own files under their numbers.
+fn open_missing_streams() -> io::Result<()> {
+    loop {
+        let null: OwnedFd = open("/dev/null", OFlags::RDWR, Mode::empty())?;
+        if null.as_raw_fd() > 2 {
+            return Ok(());
+        }
+        std::mem::forget(null);
+    }
+}

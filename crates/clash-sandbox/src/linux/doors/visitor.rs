@@ -1,0 +1,165 @@
+//! Reads the facts about a visitor from the kernel and from its messages.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io::{self, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{OwnedFd, RawFd};
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+
+use clash_door::{DoorRequest, MAX_DESCRIPTORS_PER_MESSAGE, MAX_MESSAGE_BYTES};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{Mode, OFlags, open};
+use rustix::io::Errno;
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
+
+use crate::door::{DoorVisit, DoorVisitor, VisitorProcess};
+
+/// A visitor that sends nothing for this time has no door.
+const MAX_SILENCE: Timespec = Timespec { tv_sec: 10, tv_nsec: 0 };
+/// The kernel gives a process at most this much for its arguments and its environment.
+const MAX_ARGUMENT_BYTES: u64 = 8 * 1024 * 1024;
+const MAX_DESCRIPTORS: usize = 4096;
+/// The chain of callers that is shown.
+const MAX_CALLERS: usize = 8;
+
+impl DoorVisit {
+    /// Reads the facts about the visitor. Fails if the visitor has ended or breaks the rules
+    /// of the messages.
+    pub fn read(&self) -> io::Result<DoorVisitor> {
+        let (descriptors, blocked_signals) = self.descriptors()?;
+        let of = |name: &str| PathBuf::from(format!("/proc/{}/{name}", self.pid));
+        let arguments = strings(&of("cmdline"))?;
+        let environment = strings(&of("environ"))?.into_iter().filter_map(pair).collect();
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let held_directory = open(of("cwd"), flags, Mode::empty())?;
+        let working_directory = fs::read_link(of("cwd"))?;
+        let door = fs::read_link(of("exe"))?;
+        let status = fs::read_to_string(of("status"))?;
+        let field = |name: &str| {
+            status
+                .lines()
+                .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
+                .map(str::trim)
+        };
+        let hexadecimal = |name: &str| u64::from_str_radix(field(name)?, 16).ok();
+        let umask = field("Umask").and_then(|umask| u32::from_str_radix(umask, 8).ok());
+        let group = rustix::process::getpgid(rustix::process::Pid::from_raw(self.pid))?;
+        let visitor = DoorVisitor {
+            door,
+            arguments,
+            environment,
+            working_directory,
+            held_directory,
+            process: VisitorProcess {
+                group: group.as_raw_nonzero().get(),
+                umask: umask.ok_or_else(unreadable)?,
+                ignored_signals: hexadecimal("SigIgn").ok_or_else(unreadable)?,
+                blocked_signals,
+            },
+            descriptors,
+            callers: callers(self.pid),
+        };
+        // This check comes last: everything above was read from the process that opened the
+        // door, and from no other with its number.
+        if self.has_ended() { Err(io::ErrorKind::BrokenPipe.into()) } else { Ok(visitor) }
+    }
+
+    fn has_ended(&self) -> bool {
+        let mut ends = [PollFd::new(&self.process, PollFlags::IN)];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        poll(&mut ends, Some(&now)) != Ok(0)
+    }
+
+    fn descriptors(&self) -> io::Result<(Vec<(RawFd, OwnedFd)>, u64)> {
+        let mut all = Vec::new();
+        loop {
+            let mut ready = [PollFd::new(&self.socket, PollFlags::IN)];
+            if poll(&mut ready, Some(&MAX_SILENCE))? == 0 {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            let mut bytes = [0_u8; MAX_MESSAGE_BYTES];
+            let space = rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS_PER_MESSAGE));
+            let mut space = vec![MaybeUninit::uninit(); space];
+            let mut control = RecvAncillaryBuffer::new(&mut space);
+            let parts = &mut [IoSliceMut::new(&mut bytes)];
+            let length = match recvmsg(&self.socket, parts, &mut control, RecvFlags::CMSG_CLOEXEC) {
+                Ok(received) => received.bytes,
+                Err(Errno::INTR) => continue,
+                Err(error) => return Err(error.into()),
+            };
+            let message = bytes.get(..length).and_then(DoorRequest::decode);
+            let Some(DoorRequest::Descriptors { numbers, blocked_signals, is_last }) = message
+            else {
+                return Err(unreadable());
+            };
+            let given = control.drain().filter_map(|message| match message {
+                RecvAncillaryMessage::ScmRights(files) => Some(files),
+                _ => None,
+            });
+            let given: Vec<OwnedFd> = given.flatten().collect();
+            let counts = given.len() == numbers.len()
+                && all.len() + given.len() <= MAX_DESCRIPTORS
+                && numbers.iter().all(|number| *number >= 0);
+            if !counts {
+                return Err(unreadable());
+            }
+            all.extend(numbers.into_iter().zip(given));
+            if is_last {
+                return Ok((all, blocked_signals));
+            }
+        }
+    }
+}
+
+fn unreadable() -> io::Error {
+    io::ErrorKind::InvalidData.into()
+}
+
+/// The strings of a file of /proc, each with a NUL byte at its end.
+fn strings(path: &Path) -> io::Result<Vec<OsString>> {
+    use io::Read;
+    let mut bytes = Vec::new();
+    fs::File::open(path)?.take(MAX_ARGUMENT_BYTES + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > MAX_ARGUMENT_BYTES {
+        return Err(unreadable());
+    }
+    let Some((0, text)) = bytes.split_last() else {
+        return if bytes.is_empty() { Ok(Vec::new()) } else { Err(unreadable()) };
+    };
+    Ok(text.split(|byte| *byte == 0).map(|text| OsString::from_vec(text.to_vec())).collect())
+}
+
+fn pair(text: OsString) -> Option<(OsString, OsString)> {
+    let bytes = text.into_vec();
+    // The first byte belongs to the name, also if it is `=`.
+    let equals = bytes.iter().skip(1).position(|byte| *byte == b'=')? + 1;
+    let (name, value) = bytes.split_at(equals);
+    let value = value.get(1..).unwrap_or_default();
+    Some((OsString::from_vec(name.to_vec()), OsString::from_vec(value.to_vec())))
+}
+
+/// The names of the programs above a process, up to the launcher.
+fn callers(pid: i32) -> Vec<String> {
+    let mut names = Vec::new();
+    let mut process = pid;
+    while names.len() < MAX_CALLERS {
+        let Ok(stat) = fs::read_to_string(format!("/proc/{process}/stat")) else { break };
+        // The process name in parentheses may contain any character, also `)`.
+        let Some((name, rest)) = stat.rsplit_once(')') else { break };
+        let parent = rest.split_whitespace().nth(1).and_then(|parent| parent.parse().ok());
+        if process != pid
+            && let Some((_, name)) = name.split_once('(')
+        {
+            if name.starts_with("clash") {
+                break;
+            }
+            names.push(name.to_owned());
+        }
+        let Some(parent) = parent.filter(|parent| *parent > 1) else { break };
+        process = parent;
+    }
+    names.reverse();
+    names
+}
