@@ -23,7 +23,7 @@ links() {
 }
 
 build() {
-    for package in clash-compile clash; do
+    for package in clash-compile clash-door clash; do
         cargo install --locked --path "crates/$package" "$@"
     done
     exit

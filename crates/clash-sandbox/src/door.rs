@@ -58,7 +58,12 @@ pub struct VisitorProcess {
     /// One bit for each signal.
     pub(crate) ignored_signals: u64,
     pub(crate) blocked_signals: u64,
+    /// The soft and the hard limit of each resource.
+    pub(crate) limits: [(u64, u64); RESOURCE_COUNT],
 }
+
+/// The kernel counts resources from 0 on (`RLIMIT_CPU` … `RLIMIT_RTTIME`).
+pub(crate) const RESOURCE_COUNT: usize = 16;
 
 /// A directory of programs with doors in it.
 #[derive(Clone, Debug, PartialEq, Eq)]

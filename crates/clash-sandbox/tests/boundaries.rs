@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 /// The modules from the bottom to the top: each may use those before it, and none after it.
 /// A submodule that has a line of its own does not count as part of its parent.
-const MODULES: [&str; 22] = [
+const MODULES: [&str; 23] = [
     "fnv",
     "below",
     "caseless",
@@ -23,6 +23,7 @@ const MODULES: [&str; 22] = [
     "repository",
     "aliases",
     "disk",
+    "door",
     "facts",
     "planted",
     "plan",
@@ -40,7 +41,8 @@ const NOT_IN_PLAN: [&str; 6] =
     ["std::env", "std::process", "std::thread", "rustix::process", "rustix::thread", "libc::"];
 
 /// The crates from the bottom to the top. A crate that does not exist is skipped.
-const CRATES: [&str; 13] = [
+const CRATES: [&str; 14] = [
+    "clash-door",
     "clash-shell",
     "clash-policy",
     "clash-oracle",

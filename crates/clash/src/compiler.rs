@@ -19,7 +19,7 @@ pub(crate) fn compiler_path() -> PathBuf {
 
 /// What to do about a compiler that is absent or of another version.
 pub(crate) const REINSTALL_HINT: &str =
-    "clash and clash-compile belong in one directory; install clash again";
+    "clash, clash-compile and clash-door belong in one directory; install clash again";
 
 /// The compiler ended without an answer.
 #[derive(Debug, thiserror::Error)]

@@ -96,13 +96,13 @@ pub(crate) fn words(caps: clash_policy::FileCaps) -> String {
     said.join(", ")
 }
 
-/// The refusal of a script whose commands belong in different sandboxes, on a machine that
-/// cannot have doors.
+/// The refusal of a script whose commands belong in different sandboxes, where no doors can
+/// be.
 pub(crate) fn no_doors(mix: &SandboxMix, why: &str) -> String {
     let ((first, first_box), (second, second_box)) = (&mix.first, &mix.second);
     format!(
-        "`{}` belongs in sandbox {first_box} and `{}` in {second_box}, and this machine cannot run \
-         them in one script ({why}): run them as separate commands",
+        "`{}` belongs in sandbox {first_box} and `{}` in {second_box}, and one script cannot run both \
+         here ({why}): run them as separate commands",
         brief(first),
         brief(second)
     )

@@ -60,7 +60,7 @@ impl BenchMachine {
     pub(crate) fn as_plain_user(&mut self, clash: &str) -> String {
         let bin = self.dir.path().join("bin");
         fs::create_dir(&bin).unwrap();
-        for name in ["clash", "clash-compile"] {
+        for name in ["clash", "clash-compile", "clash-door"] {
             fs::copy(Path::new(clash).with_file_name(name), bin.join(name)).unwrap();
         }
         fs::set_permissions(self.dir.path(), fs::Permissions::from_mode(0o755)).unwrap();

@@ -7,7 +7,7 @@ use clash_policy::decide::{SandboxMix, default_sandbox};
 use clash_policy::{FileCaps, JudgeContext, PolicyPlaces, Sandbox, steering};
 use clash_sandbox::disk::Disk;
 use clash_sandbox::door::{DoorDirectory, DoorService};
-use clash_sandbox::facts::{Facility, HostFacts, RoomSupport};
+use clash_sandbox::facts::{HostFacts, RoomSupport};
 use clash_sandbox::host::{self, HostRecord};
 use clash_sandbox::launch::{self, LaunchError, LaunchHelper};
 use clash_sandbox::plan::cache::has_caches;
@@ -18,12 +18,12 @@ use super::door::{AnsweredQuestions, RoomDoors};
 use super::{LauncherError, Never, RequestedCommand};
 use crate::decision::DecisionError;
 use crate::doors::DoorSet;
+use crate::env;
 use crate::in_force::PolicySandboxes;
 use crate::policy::LoadedPolicy;
 use crate::ssh_agent::{self, LentAgent};
 use crate::temporary::{self, HeldTmp};
 use crate::trace::TraceEvent;
-use crate::{env, say};
 
 impl LaunchContext {
     /// Plans the sandbox and becomes the command. Without a host it is this machine's.
@@ -71,14 +71,8 @@ impl LaunchContext {
         if set.directories.is_empty() {
             return Ok(None);
         }
-        if let Some(why) = cannot_have_doors(&self.dirs.host()) {
-            return match mix {
-                Some(mix) => Err(LauncherError::Refused(say::no_doors(mix, &why))),
-                None => Ok(None),
-            };
-        }
-        let context = self;
-        Ok(Some(RoomDoors { context, policy, room, is_default, set, answers, mode, depth }))
+        let (context, mix) = (self, mix.cloned());
+        Ok(Some(RoomDoors { context, policy, room, is_default, set, mix, answers, mode, depth }))
     }
 
     fn confine_with(
@@ -100,6 +94,7 @@ impl LaunchContext {
             Some(host) => (LaunchHelper::default(), host),
             None => self.start_ahead(sandbox),
         };
+        let doors = doors.map(|doors| doors.on_host(&host)).transpose()?.flatten();
         // Held until the command has ended: this process stays until then.
         let tmp = self.hold_tmp(sandbox)?;
         let disk = host.disk();
@@ -253,14 +248,5 @@ impl LaunchContext {
             _ => LaunchError::NotExecutable { program, source },
         };
         Err(LauncherError::Launch { sandbox: sandbox.to_owned(), error })
-    }
-}
-
-/// Why rooms of this machine cannot have doors.
-fn cannot_have_doors(host: &HostFacts) -> Option<String> {
-    match (&host.rooms, &host.notify) {
-        (RoomSupport::Impossible { .. }, _) => Some("it has no user namespaces".to_owned()),
-        (_, Facility::Missing { why }) => Some(why.clone()),
-        _ => None,
     }
 }

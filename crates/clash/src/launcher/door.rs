@@ -12,12 +12,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clash_agents::command_line;
-use clash_policy::decide::{Decision, DecisionCause};
+use clash_policy::decide::{Decision, DecisionCause, SandboxMix};
 use clash_policy::doors::opens;
 use clash_policy::steering::{self, SandboxWidening};
-use clash_policy::{Action, Effect, JudgeContext, Sandbox};
+use clash_policy::{Action, Effect, JudgeContext, ProcessLifetime, Sandbox};
 use clash_sandbox::disk::Disk;
 use clash_sandbox::door::{DoorService, DoorVisit, DoorVisitor};
+use clash_sandbox::facts::{Facility, HostFacts, RoomSupport};
 use clash_sandbox::launch::CommandOfDoor;
 use clash_shell::{ShellWord, is_steering_variable, program_name};
 use rustix::fs::{Mode, OFlags};
@@ -107,6 +108,8 @@ pub(super) struct RoomDoors<'a> {
     pub(super) room: &'a Sandbox,
     pub(super) is_default: bool,
     pub(super) set: DoorSet,
+    /// Two commands of the script that need doors.
+    pub(super) mix: Option<SandboxMix>,
     pub(super) answers: AnsweredQuestions,
     pub(super) mode: String,
     pub(super) depth: u32,
@@ -162,6 +165,23 @@ impl DoorService for RoomDoors<'_> {
 }
 
 impl RoomDoors<'_> {
+    /// The doors if this machine can have them. A script that needs doors is refused
+    /// otherwise.
+    pub(super) fn on_host(&self, host: &HostFacts) -> Result<Option<&Self>, LauncherError> {
+        let is_detached = self.room.lifetime == Some(ProcessLifetime::Detached);
+        let why = match (&host.rooms, &host.notify) {
+            (RoomSupport::Impossible { .. }, _) => "this machine has no user namespaces",
+            (_, Facility::Missing { why }) => why,
+            // No launcher would be left to answer.
+            _ if is_detached => "the lifetime of the default sandbox is \"detached\"",
+            _ => return Ok(Some(self)),
+        };
+        match &self.mix {
+            Some(mix) => Err(LauncherError::Refused(say::no_doors(mix, why))),
+            None => Ok(None),
+        }
+    }
+
     fn answer(
         &self,
         words: &[String],

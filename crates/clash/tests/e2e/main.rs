@@ -19,6 +19,7 @@ mod compiler;
 mod contracts;
 mod docs;
 mod doctor;
+mod doors;
 mod droid_client;
 mod enforce;
 mod everyday;

@@ -82,7 +82,7 @@ fn another_compiler_compiles_anew() {
     let m = Machine::new(Who::Me).policy("when({\"Bash\": {\"x\": allow()}})");
     let dir = m.tmp().join("bin");
     m.make_dir(&dir);
-    for name in ["clash", "clash-compile"] {
+    for name in ["clash", "clash-compile", "clash-door"] {
         copy_program(clash().with_file_name(name), dir.join(name));
     }
     let explain = || Ran::of(m.command(dir.join("clash")).args(["explain", "bash", "x"]));

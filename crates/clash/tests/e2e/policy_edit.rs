@@ -169,7 +169,7 @@ fn inside_a_sandbox_no_policy_can_be_changed() {
     let m = Machine::new(Who::Me).policy(POLICY);
     let bin = m.project().join("bin");
     m.make_dir(&bin);
-    for name in ["clash", "clash-compile"] {
+    for name in ["clash", "clash-compile", "clash-door"] {
         copy_program(clash().with_file_name(name), bin.join(name));
     }
     m.inside("project", "bin/clash policy allow make --yes").fails();

@@ -237,7 +237,7 @@ fn a_command_knows_its_sandbox_by_name() {
 #[test]
 fn clash_inside_clash_adds_a_second_sandbox() {
     as_each_user(|m| {
-        for name in ["clash", "clash-compile"] {
+        for name in ["clash", "clash-compile", "clash-door"] {
             let (from, to) = (clash().with_file_name(name), m.project().join(name));
             if std::fs::hard_link(&from, &to).is_err() {
                 copy_program(&from, &to);

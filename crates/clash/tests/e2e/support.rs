@@ -59,7 +59,7 @@ pub(crate) fn clash() -> &'static Path {
     let (_, path) = PROGRAM.get_or_init(|| {
         let dir = tempfile::Builder::new().prefix("clash-bin-").tempdir().unwrap();
         fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
-        for name in ["clash", "clash-compile"] {
+        for name in ["clash", "clash-compile", "clash-door"] {
             let built = Path::new(env!("CARGO_BIN_EXE_clash")).with_file_name(name);
             assert!(built.exists(), "{} is missing: run `cargo build -p {name}`", built.display());
             let path = dir.path().join(name);

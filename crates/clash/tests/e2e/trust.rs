@@ -152,7 +152,7 @@ fn inside_a_sandbox_nothing_can_be_trusted() {
         // The program can run there. It fails because the state directory is out of reach.
         let bin = m.project().join("bin");
         m.make_dir(&bin);
-        for name in ["clash", "clash-compile"] {
+        for name in ["clash", "clash-compile", "clash-door"] {
             copy_program(clash().with_file_name(name), bin.join(name));
         }
         m.make_dir(m.state());

@@ -124,7 +124,8 @@ impl DoorVisit {
 
     /// Makes this process like the visitor's.
     fn settle(&self, visitor: &DoorVisitor, cwd: &Path) -> io::Result<()> {
-        let VisitorProcess { group, umask, ignored_signals, blocked_signals } = visitor.process;
+        let VisitorProcess { group, umask, ignored_signals, blocked_signals, limits } =
+            visitor.process;
         let _ = setpgid(None, Pid::from_raw(group));
         rustix::process::umask(Mode::from_raw_mode(umask));
         let held = fstat(&visitor.held_directory)?;
@@ -141,6 +142,7 @@ impl DoorVisit {
                 sys::ignore(signal);
             }
         }
+        sys::set_resource_limits(&limits)?;
         sys::set_blocked_signals(blocked_signals)
     }
 }

@@ -14,6 +14,7 @@ use rustix::fs::{Mode, OFlags, open};
 use rustix::io::Errno;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 
+use super::super::sys;
 use crate::door::{DoorVisit, DoorVisitor, VisitorProcess};
 
 /// A visitor that sends nothing for this time has no door.
@@ -57,6 +58,7 @@ impl DoorVisit {
                 umask: umask.ok_or_else(unreadable)?,
                 ignored_signals: hexadecimal("SigIgn").ok_or_else(unreadable)?,
                 blocked_signals,
+                limits: sys::resource_limits(self.pid)?,
             },
             descriptors,
             callers: callers(self.pid),

@@ -182,6 +182,37 @@ pub(crate) fn read_memory(pid: libc::pid_t, at: u64, to: &mut [u8]) -> NoticeRes
     raw(read as c_long).map(|read| read as usize)
 }
 
+/// The soft and the hard limit of each resource of another process.
+pub(crate) fn resource_limits<const COUNT: usize>(
+    pid: libc::pid_t,
+) -> NoticeResult<[(u64, u64); COUNT]> {
+    let mut limits = [(0, 0); COUNT];
+    for (resource, found) in (0..).zip(&mut limits) {
+        let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        // SAFETY: nothing is set, and the kernel fills in one `rlimit`.
+        raw(c_long::from(unsafe { libc::prlimit(pid, resource, ptr::null(), &raw mut limit) }))?;
+        *found = (limit.rlim_cur, limit.rlim_max);
+    }
+    Ok(limits)
+}
+
+/// Sets the limits of this process. A hard limit that is above the present one stays.
+pub(crate) fn set_resource_limits<const COUNT: usize>(
+    limits: &[(u64, u64); COUNT],
+) -> NoticeResult<()> {
+    let own: [(u64, u64); COUNT] = resource_limits(0)?;
+    for ((resource, wanted), own) in (0..).zip(limits).zip(&own) {
+        if wanted == own {
+            continue;
+        }
+        let hard = wanted.1.min(own.1);
+        let limit = libc::rlimit { rlim_cur: wanted.0.min(hard), rlim_max: hard };
+        // SAFETY: the kernel reads one `rlimit`.
+        raw(c_long::from(unsafe { libc::setrlimit(resource, &raw const limit) }))?;
+    }
+    Ok(())
+}
+
 /// The file size limit (`RLIMIT_FSIZE`) of another process.
 pub(crate) fn file_size_limit(pid: libc::pid_t) -> NoticeResult<Option<u64>> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };

@@ -10,7 +10,7 @@ use crate::dirs::{Dirs, create_private};
 use crate::ui::Failure;
 
 /// The programs that agents call. They are beside the running one.
-const PROGRAMS: [&str; 2] = ["clash", "clash-compile"];
+const PROGRAMS: [&str; 3] = ["clash", "clash-compile", "clash-door"];
 
 /// Copies clash to a directory that no sandbox can change. For example, a build that may
 /// write cargo's `bin` directory must not replace the program that confines it. A shell
