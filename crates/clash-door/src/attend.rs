@@ -48,7 +48,12 @@ pub(super) fn run(line: CommandLine) -> c_int {
         match receive(&socket) {
             Some((DoorReply::RunHere, Some(file))) => {
                 sys::restore_signals(&mask);
-                let error = sys::execute(file.as_fd(), &line);
+                let mut error = sys::execute(file.as_fd(), &line);
+                // The interpreter of a script opens the file by its descriptor.
+                if error.raw_os_error() == Some(libc::ENOENT) {
+                    let _ = rustix::io::fcntl_setfd(&file, rustix::io::FdFlags::empty());
+                    error = sys::execute(file.as_fd(), &line);
+                }
                 return refuse(&line, &error.to_string());
             }
             Some((DoorReply::Started { joined_group }, _)) => {

@@ -11,10 +11,11 @@ use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use clash_policy::Sandbox;
 use clash_policy::decide::DecideError;
-use clash_policy::doors::{needs_door, ruled_programs};
+use clash_policy::doors::{RuledProgram, needs_door, ruled_programs};
 use clash_policy::fnv::fnv_hash;
+use clash_policy::judge::judge;
+use clash_policy::{Effect, FileCaps, FileUse, JudgeContext, Sandbox};
 use clash_sandbox::door::DoorDirectory;
 
 use crate::dirs::{Dirs, create_private};
@@ -58,6 +59,7 @@ impl DoorSet {
         policy: &LoadedPolicy,
         sandbox: &Sandbox,
         is_default: bool,
+        world: &JudgeContext<'_>,
     ) -> Result<Self, DoorError> {
         let program = door_program();
         let places = search_directories();
@@ -67,13 +69,19 @@ impl DoorSet {
         if let Some(known) = Self::read(&own) {
             return Ok(known);
         }
-        let mut names = Vec::new();
-        for (name, rules) in ruled_programs(policy.ir())? {
-            if needs_door(sandbox, is_default, &name, &rules) {
-                names.push(name);
-            }
-        }
-        let made = Self::make(&all, &own, &program, &places, &names);
+        let mut ruled = ruled_programs(policy.ir())?;
+        ruled.retain(|name, rules| needs_door(sandbox, is_default, name, rules));
+        let sandboxes = policy.sandboxes().map_err(DecideError::from)?;
+        let sandboxes = sandboxes.iter().map(|sandbox| sandbox.to_sandbox());
+        let sandboxes = sandboxes.collect::<Result<Vec<_>, _>>().map_err(DecideError::from)?;
+        let executable = |path: &Path, rules: &RuledProgram| {
+            let named = sandboxes.iter().filter(|other| rules.sandboxes.contains(&other.name));
+            std::iter::once(sandbox).chain(named).any(|sandbox| can_execute(sandbox, path, world))
+        };
+        let made = Self::make(&all, &own, &program, &places, &|place: &Path| {
+            let here = ruled.iter().filter(|(name, rules)| executable(&place.join(name), rules));
+            here.map(|(name, _)| name.clone()).collect()
+        });
         made.map_err(|source| match source.kind() {
             io::ErrorKind::NotFound if !program.exists() => DoorError::Missing { path: program },
             _ => DoorError::Make { path: all, source },
@@ -102,7 +110,7 @@ impl DoorSet {
         own: &Path,
         program: &Path,
         places: &[PlaceOfPrograms],
-        names: &[String],
+        names_in: &dyn Fn(&Path) -> Vec<String>,
     ) -> io::Result<Self> {
         create_private(all)?;
         let draft = all.join(format!(".{}", std::process::id()));
@@ -111,7 +119,7 @@ impl DoorSet {
         let mut list = String::new();
         let mut count = 0_u32;
         for place in places {
-            let found = place.programs(names);
+            let found = place.programs(&names_in(&place.path));
             if found.is_empty() {
                 continue;
             }
@@ -133,6 +141,14 @@ impl DoorSet {
         }
         Self::read(own).ok_or_else(|| io::ErrorKind::NotFound.into())
     }
+}
+
+/// True if a sandbox may execute a program. A door to a program that no sandbox of its rules
+/// may execute would hide another program of its name behind it on the search path.
+fn can_execute(sandbox: &Sandbox, path: &Path, world: &JudgeContext<'_>) -> bool {
+    let file =
+        FileUse { path: path.to_path_buf(), needs: FileCaps::EXECUTE, caseless: false };
+    judge(sandbox, &file, world).is_ok_and(|verdict| verdict.effect == Effect::Allow)
 }
 
 /// Gives `clash-door` another name: by a hard link, or by one copy for all names.

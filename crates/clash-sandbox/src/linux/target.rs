@@ -1,7 +1,7 @@
 //! The arguments of `execve`.
 
 use std::ffi::{CString, OsStr, OsString};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::sync::Arc;
 
@@ -46,7 +46,12 @@ impl ExecTarget {
     pub(crate) fn execute(&self) -> LaunchError {
         let mut refused = None;
         if let Some(file) = &self.file {
-            let source = sys::execute_file(file.as_fd(), &self.args, &self.env);
+            let mut source = sys::execute_file(file.as_fd(), &self.args, &self.env);
+            // The interpreter of a script opens the file by its descriptor.
+            if source.raw_os_error() == Some(libc::ENOENT) {
+                sys::keep_across_exec(file.as_raw_fd());
+                source = sys::execute_file(file.as_fd(), &self.args, &self.env);
+            }
             return LaunchError::NotExecutable { program: self.program.clone(), source };
         }
         for candidate in &self.candidates {

@@ -2,6 +2,8 @@
 
 use std::ffi::OsString;
 use std::io::Write;
+use std::path::Path;
+use std::sync::Arc;
 
 use clash_policy::decide::{SandboxMix, default_sandbox};
 use clash_policy::{FileCaps, JudgeContext, PolicyPlaces, Sandbox, steering};
@@ -14,9 +16,9 @@ use clash_sandbox::plan::cache::has_caches;
 use clash_sandbox::plan::{GrantReason, PathGrant, PlanRequest, SandboxPlan, TemporaryPaths, plan};
 
 use super::context::LaunchContext;
-use super::door::{AnsweredQuestions, RoomDoors};
+use super::door::{AnsweredQuestions, RoomDoors, real_file};
 use super::{LauncherError, Never, RequestedCommand};
-use crate::decision::DecisionError;
+use crate::decision::{DecisionError, readable_in_a_room};
 use crate::doors::DoorSet;
 use crate::env;
 use crate::in_force::PolicySandboxes;
@@ -49,7 +51,18 @@ impl LaunchContext {
     ) -> Result<Never, LauncherError> {
         let (answers, mode) = (outer.answers.clone(), outer.mode.clone());
         let doors = self.doors(outer.policy, sandbox, None, answers, mode, outer.depth + 1)?;
-        self.confine_with(None, sandbox, &[], command, doors.as_ref(), environment)
+        let program = Path::new(command.program);
+        let has_door = doors.as_ref().is_some_and(|doors| doors.set.name_at(program).is_some());
+        let file = has_door.then(|| real_file(program)).transpose();
+        let file = file.map_err(|error| LauncherError::Launch {
+            sandbox: sandbox.name.clone(),
+            error: LaunchError::NotExecutable {
+                program: command.program.to_owned(),
+                source: error.into(),
+            },
+        })?;
+        let command = RequestedCommand { file: file.map(Arc::new), ..command.clone() };
+        self.confine_with(None, sandbox, &[], &command, doors.as_ref(), environment)
     }
 
     /// The doors of a room. `None` if it needs none.
@@ -67,7 +80,17 @@ impl LaunchContext {
         }
         let default = default_sandbox(policy.ir()).map_err(DecisionError::from)?;
         let is_default = default.name == room.name;
-        let set = DoorSet::prepare(&self.dirs, policy, room, is_default)?;
+        let disk = Disk::default();
+        let places = self.dirs.places_unseen(&self.project, &disk);
+        let world = JudgeContext {
+            places: &places,
+            cwd: &self.project,
+            links: &disk,
+            baseline: &readable_in_a_room(),
+            cage: &[],
+            lent: None,
+        };
+        let set = DoorSet::prepare(&self.dirs, policy, room, is_default, &world)?;
         if set.directories.is_empty() {
             return Ok(None);
         }

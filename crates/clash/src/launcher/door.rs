@@ -9,7 +9,6 @@ use std::ffi::{OsStr, OsString};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use clash_agents::command_line;
 use clash_policy::decide::{Decision, DecisionCause, SandboxMix};
@@ -242,7 +241,7 @@ impl RoomDoors<'_> {
 }
 
 /// The host's program in the place of a door.
-fn real_file(door: &Path) -> rustix::io::Result<OwnedFd> {
+pub(super) fn real_file(door: &Path) -> rustix::io::Result<OwnedFd> {
     rustix::fs::open(door, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
 }
 
@@ -265,7 +264,6 @@ impl DoorLaunch<'_> {
     /// Becomes the command. Returns only on failure.
     fn run(&self, visitor: &DoorVisitor) {
         let Some((name, args)) = visitor.arguments.split_first() else { return };
-        let Ok(file) = real_file(&visitor.door) else { return };
         let door = CommandOfDoor {
             name: name.clone(),
             cwd: visitor.working_directory.clone(),
@@ -281,7 +279,7 @@ impl DoorLaunch<'_> {
             shown: self.shown,
             program: visitor.door.as_os_str(),
             args,
-            file: Some(Arc::new(file)),
+            file: None,
             door: Some(door),
         };
         let environment = self.environment(visitor);

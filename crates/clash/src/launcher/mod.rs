@@ -49,6 +49,7 @@ use door::AnsweredQuestions;
 type Never = std::convert::Infallible;
 
 /// A command on its way into its sandbox.
+#[derive(Clone)]
 struct RequestedCommand<'a> {
     /// The text that the policy judges.
     script: &'a str,
