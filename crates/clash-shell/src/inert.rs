@@ -45,6 +45,15 @@ pub fn is_inert(command: &ShellCommand) -> bool {
     }
 }
 
+/// True for `source .venv/bin/activate`: the script of a virtual environment, which changes
+/// variables of the shell. The content of the file is not known.
+pub fn activates_environment(command: &ShellCommand) -> bool {
+    let is_script = |path: &str| path.ends_with("/bin/activate");
+    matches!(command.words.as_slice(),
+        [ShellWord::Known(source), ShellWord::Known(path)]
+            if (source == "source" || source == ".") && is_script(path))
+}
+
 /// True if a `test` command evaluates no subscript. Only `-v` and `-R` evaluate. With a
 /// fixed number of words the operator is at a known index.
 fn compares_only(words: &[ShellWord]) -> bool {

@@ -32,7 +32,7 @@ mod walk;
 use std::ops::Range;
 
 pub use filters::is_filter;
-pub use inert::is_inert;
+pub use inert::{activates_environment, is_inert};
 pub use programs::{NextWord, is_shell, next_significant, program_name};
 pub use quote::{command_line, quoted_argument, shell_quoted};
 pub use variables::{is_harmless_variable, is_steering_variable};

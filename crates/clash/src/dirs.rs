@@ -85,6 +85,11 @@ impl Dirs {
         clash_sandbox::plan::cache::directory_of(&projects, &disk.real(project))
     }
 
+    /// The prepared doors of sandboxes.
+    pub(crate) fn doors(&self) -> PathBuf {
+        self.state.join("doors")
+    }
+
     /// The record of what this machine can enforce.
     pub(crate) fn host_record(&self) -> PathBuf {
         self.state.join("host")

@@ -23,15 +23,10 @@ use crate::env;
 use crate::policy::LoadedPolicy;
 
 /// Directories whose programs get doors even if the search path does not name them.
-const SYSTEM_DIRECTORIES: [&str; 7] = [
-    "/usr/local/bin",
-    "/usr/bin",
-    "/bin",
-    "/usr/sbin",
-    "/sbin",
-    "/usr/lib/git-core",
-    "/usr/libexec/git-core",
-];
+const SYSTEM_DIRECTORIES: [&str; 5] = ["/usr/local/bin", "/usr/bin", "/bin", "/usr/sbin", "/sbin"];
+
+/// The directories of git's own programs, from a directory with `git`.
+const GIT_CORE: [&str; 2] = ["../libexec/git-core", "../lib/git-core"];
 
 /// The file with the list of directories and names. It is written last.
 const LIST: &str = "list";
@@ -64,7 +59,7 @@ impl DoorSet {
         let program = door_program();
         let places = search_directories();
         let key = cache_key(policy, sandbox, is_default, &program, &places);
-        let all = dirs.state.join("doors");
+        let all = dirs.doors();
         let own = all.join(key);
         if let Some(known) = Self::read(&own) {
             return Ok(known);
@@ -146,8 +141,7 @@ impl DoorSet {
 /// True if a sandbox may execute a program. A door to a program that no sandbox of its rules
 /// may execute would hide another program of its name behind it on the search path.
 fn can_execute(sandbox: &Sandbox, path: &Path, world: &JudgeContext<'_>) -> bool {
-    let file =
-        FileUse { path: path.to_path_buf(), needs: FileCaps::EXECUTE, caseless: false };
+    let file = FileUse { path: path.to_path_buf(), needs: FileCaps::EXECUTE, caseless: false };
     judge(sandbox, &file, world).is_ok_and(|verdict| verdict.effect == Effect::Allow)
 }
 
@@ -201,7 +195,12 @@ fn is_git_builtin(dir: &Path, name: &str) -> bool {
 /// The directories of the search path and of the system, by their real paths.
 fn search_directories() -> Vec<PlaceOfPrograms> {
     let mut places: Vec<PlaceOfPrograms> = Vec::new();
-    for path in env::path_list().into_iter().chain(SYSTEM_DIRECTORIES.map(PathBuf::from)) {
+    let listed = env::path_list().into_iter().chain(SYSTEM_DIRECTORIES.map(PathBuf::from));
+    let with_git = listed.flat_map(|path| {
+        let of_git = GIT_CORE.map(|below| path.join(below));
+        std::iter::once(path).chain(of_git)
+    });
+    for path in with_git {
         let Ok(path) = fs::canonicalize(&path) else { continue };
         let is_text = path.to_str().is_some_and(|text| !text.contains(['\t', '\n']));
         if !is_text || places.iter().any(|known| known.path == path) {
@@ -234,7 +233,7 @@ fn cache_key(
 }
 
 /// The program `clash-door`, beside this one.
-fn door_program() -> PathBuf {
+pub(crate) fn door_program() -> PathBuf {
     let beside = |own: PathBuf| own.with_file_name("clash-door");
     std::env::current_exe().map(beside).unwrap_or_default()
 }

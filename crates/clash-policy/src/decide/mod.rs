@@ -230,6 +230,14 @@ impl<'a> Decider<'_, 'a> {
             }
             Some(ruling) => ruling,
             None if needs_none => PartRuling::inert(),
+            // The script runs in the default sandbox, and its commands meet their own rules
+            // at their doors.
+            None if self.stack.default_effect() == Effect::Ask
+                && clash_shell::activates_environment(command) =>
+            {
+                let sandbox = Some(self.stack.default_sandbox());
+                PartRuling { sandbox, ..PartRuling::inert() }
+            }
             None => self.stack.by_default(),
         };
         self.unless_steered(command, ruling)

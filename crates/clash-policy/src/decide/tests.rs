@@ -134,6 +134,19 @@ fn commands_of_two_sandboxes_run_in_the_default_one() {
 }
 
 #[test]
+fn an_environment_is_activated_in_the_default_sandbox() {
+    let p = policy();
+    let room = |script: &str| bash(&p, script);
+    assert_eq!(room("source .venv/bin/activate"), (Effect::Allow, Some("project".to_owned())));
+    // The content of the file is not known, so it never runs in the sandbox of another command.
+    let mixed = room(". .venv/bin/activate && cargo build");
+    assert_eq!(mixed, (Effect::Allow, Some("project".to_owned())));
+    assert_eq!(room("source ./setup.sh").0, Effect::Ask);
+    assert_eq!(room("source $X/bin/activate").0, Effect::Ask);
+    assert_eq!(room(". .venv/bin/activate; sudo reboot").0, Effect::Deny);
+}
+
+#[test]
 fn denies_over_match_and_allows_under_match() {
     let p = policy();
     assert_eq!(bash(&p, "git -C . push -f").0, Effect::Deny);

@@ -153,6 +153,12 @@ fn text(
     match &decision.sandbox {
         Some(sandbox) if confined && decision.effect < Effect::Deny => {
             out.line("")?;
+            if decision.mix.is_some() {
+                let room = &sandbox.name;
+                out.line(format!(
+                    "The script runs in sandbox {room}, commands of others behind doors."
+                ))?;
+            }
             grants(out, sandbox)
         }
         _ => Ok(()),
@@ -190,6 +196,9 @@ pub(super) fn grants(out: &mut CommandOutput, sandbox: &Sandbox) -> std::io::Res
     }
     if let Some(lifetime) = sandbox.lifetime {
         out.line(format!("  lifetime     {}", lifetime.word()))?;
+    }
+    if !sandbox.doors.is_empty() {
+        out.line(format!("  doors        {}", sandbox.doors.join(", ")))?;
     }
     Ok(())
 }
@@ -261,6 +270,7 @@ fn as_json(decision: &Decision) -> Value {
         "effect": decision.effect.word(),
         "reason": say::reason(decision),
         "sandbox": decision.sandbox.as_ref().map(sandbox_json),
+        "doors": decision.mix.is_some(),
         "parts": parts,
     })
 }

@@ -26,6 +26,7 @@ use clash_sandbox::plan::{GrantReason, PathGrant, PlanRequest, SandboxPlan, Temp
 use super::project;
 use crate::compiler::compiler_path;
 use crate::dirs::{Dirs, create_private};
+use crate::doors::door_program;
 use crate::in_force::PolicySandboxes;
 use crate::launcher::{self, HostileSettingsError, LauncherError, refuse_hostile_settings};
 use crate::policy::LoadedPolicy;
@@ -215,12 +216,14 @@ impl<'a> AgentRoom<'a> {
         create_private(&sessions)?;
         self.grant(&sessions, FileCaps::ALL);
         let caches = self.dirs.caches_of(self.project, &Disk::default());
-        create_private(&caches)?;
-        self.grant(&caches, FileCaps::ALL);
+        for made in [caches, self.dirs.doors()] {
+            create_private(&made)?;
+            self.grant(&made, FileCaps::ALL);
+        }
         for name in ["bin", "host", "trust"] {
             self.grant(&self.dirs.state.join(name), RUN);
         }
-        for own in [std::env::current_exe()?, compiler_path()] {
+        for own in [std::env::current_exe()?, compiler_path(), door_program()] {
             self.grant(&own, RUN);
         }
         let policies = self.dirs.user_policies.clone();

@@ -31,6 +31,7 @@ pub(super) fn sandbox_json(sandbox: &Sandbox) -> Value {
         "unrestricted": sandbox.unrestricted, "default": sandbox.default.word(), "fs": fs,
         "net": net_json(&sandbox.net), "serve": sandbox.serve, "env": env, "limits": limits,
         "lifetime": sandbox.lifetime.map(ProcessLifetime::word),
+        "doors": sandbox.doors,
         "protect": {"standard": protect.standard, "also": protect.also, "except": protect.except},
     })
 }

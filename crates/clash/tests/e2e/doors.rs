@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::PermissionsExt;
 
-use crate::support::{Machine, Ran, as_each_user};
+use crate::support::{Machine, Ran, as_each_user, clash};
 
 /// `head` may read a secret of the home, and `python3` runs in a sandbox of its own.
 /// `printenv` has the credentials of aws. Everything else runs in `project`.
@@ -29,8 +29,12 @@ fn machine(m: Machine) -> Machine {
     m
 }
 
+/// The programs of the system alone: no sandbox of this policy shows other toolchains.
+const SYSTEM_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+
 fn script(m: &Machine, script: &str) -> Ran {
-    m.clash(["exec", "--", "bash", "-c", script])
+    let mut clash = m.command(clash());
+    Ran::of(clash.env("PATH", SYSTEM_PATH).args(["exec", "--", "bash", "-c", script]))
 }
 
 #[test]
@@ -135,7 +139,7 @@ fn a_command_behind_a_door_behaves_as_outside() {
         let m = machine(m);
         for script_text in SAME_AS_OUTSIDE {
             let text = format!("{script_text}\ncat /dev/null");
-            let outside = Ran::of(m.command("bash").args(["-c", &text]));
+            let outside = Ran::of(m.command("bash").env("PATH", SYSTEM_PATH).args(["-c", &text]));
             let inside = script(&m, &text);
             assert_eq!(
                 (&inside.stdout, inside.code),

@@ -120,7 +120,7 @@ fn show_is_a_tree_with_the_place_of_every_rule() {
 fn show_as_json_has_the_version_and_the_same_rules() {
     let m = Machine::new(Who::Me).policy(POLICY);
     let shown = value(m.clash(["policy", "show", "--json"]).succeeds());
-    assert_eq!(shown["ir"], 5);
+    assert_eq!(shown["ir"], 6);
     let user = &shown["layers"][0];
     assert_eq!((&user["layer"], &user["trusted"]), (&json!("user"), &json!(true)));
     let push = &user["policies"][0]["tree"][0]["tree"][1];
