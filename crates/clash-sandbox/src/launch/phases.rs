@@ -75,13 +75,13 @@ pub(super) fn run(
     let uses_helper = plan.room.as_ref().is_some_and(|room| room.user_namespace);
     let helper = helper.filter(|_| uses_helper);
     let parent = ParentContext::new(launch, helper.as_ref());
-    let ParentParts { filling, cwd, cgroup, numbers, ports, monitor } =
+    let ParentParts { filling, cwd, cgroup, numbers, ports, monitor, broker } =
         prepare::prepare_parent(&parent, grants, doors)?;
     let isolated = isolate::isolate(&parent, monitor, &streams)?;
     let mut tree = mount::mount(&parent, isolated.parts, &filling)?;
     connect::connect(&parent, ports.as_ref(), &filling)?;
     let keeper = spawn::start_keeper(&parent, ports, cgroup, process.scratch)?;
-    let keeper = keeper.with_outputs(process.outputs);
+    let keeper = keeper.with_outputs(process.outputs).with_doors(broker);
     let settings = spawn::CommandSettings { cwd: &cwd, numbers: numbers.as_ref() };
     let mut listener: c_long = 0;
     let started =

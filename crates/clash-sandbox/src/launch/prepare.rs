@@ -15,7 +15,7 @@ use super::{LaunchCommand, LaunchError};
 use crate::door::DoorService;
 use crate::linux::bpf::BpfInstruction;
 use crate::linux::cgroup::RoomCgroup;
-use crate::linux::doors::{DoorLine, start_broker};
+use crate::linux::doors::{DoorBroker, DoorLine, start_broker};
 use crate::linux::landlock::{LandlockRuleset, PendingGrants};
 use crate::linux::monitor::CallMonitor;
 use crate::linux::outputs::{self, OutputCopier};
@@ -128,6 +128,7 @@ pub(super) struct ParentParts<'a> {
     pub(super) numbers: Option<(OwnedFd, u64)>,
     pub(super) ports: Option<PortCrossing>,
     pub(super) monitor: Option<CallMonitor>,
+    pub(super) broker: Option<DoorBroker>,
 }
 
 pub(super) fn prepare_parent<'a>(
@@ -137,14 +138,15 @@ pub(super) fn prepare_parent<'a>(
 ) -> LaunchResult<ParentParts<'a>> {
     let plan = parent.launch.plan;
     let doors = doors.map(start_broker).transpose().map_err(LaunchError::Broker)?;
+    let (line, broker) = doors.unzip();
     let filling = GrantFilling::start(grants, parent.launch.ruleset, parent.helper);
     let cwd = working_directory(parent.launch.command)?;
     let cgroup = plan.group.as_deref().map(|group| RoomCgroup::new(group, &plan.limits));
     let cgroup = cgroup.transpose().map_err(LaunchError::Cgroup)?;
     let numbers = process_numbers(parent, cgroup.is_some())?;
     let ports = parent.room.map(|room| PortCrossing::start(&room.ports)).transpose()?;
-    let monitor = monitor(parent, doors)?;
-    Ok(ParentParts { filling, cwd, cgroup, numbers, ports, monitor })
+    let monitor = monitor(parent, line)?;
+    Ok(ParentParts { filling, cwd, cgroup, numbers, ports, monitor, broker })
 }
 
 fn working_directory(command: &LaunchCommand) -> LaunchResult<CString> {

@@ -6,13 +6,15 @@
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketFlags, SocketType, sendmsg, socketpair,
+    SendAncillaryMessage, SendFlags, Shutdown, SocketFlags, SocketType, sendmsg, shutdown,
+    socketpair,
 };
-use rustix::process::{WaitOptions, wait};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, wait, waitpid};
 
 use super::super::sys::{self, ForkSide};
 use crate::door::{DoorService, DoorVisit};
@@ -41,19 +43,45 @@ impl DoorLine {
         if !control.push(SendAncillaryMessage::ScmRights(&both)) {
             return Err(Errno::NOBUFS);
         }
+        WAS_VISITED.store(true, Ordering::Relaxed);
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
         let text = pid.to_le_bytes();
         sendmsg(&self.socket, &[io::IoSlice::new(&text)], &mut control, flags).map(drop)
     }
 }
 
+/// The running broker.
+#[derive(Debug)]
+pub(crate) struct DoorBroker {
+    socket: OwnedFd,
+    pid: Option<Pid>,
+}
+
+impl DoorBroker {
+    /// Ends all commands behind doors, and waits for their end. A broker that had no visit
+    /// ends by itself after the launcher.
+    pub(crate) fn end(&self) {
+        if WAS_VISITED.load(Ordering::Relaxed) && shutdown(&self.socket, Shutdown::Both).is_ok() {
+            while matches!(waitpid(self.pid, WaitOptions::empty()), Err(Errno::INTR)) {}
+        }
+    }
+}
+
+/// True if the monitor has announced a visit.
+static WAS_VISITED: AtomicBool = AtomicBool::new(false);
+
 /// Starts the broker. Call this before the launcher changes its namespaces or starts
 /// threads.
-pub(crate) fn start_broker(service: &dyn DoorService) -> io::Result<DoorLine> {
+pub(crate) fn start_broker(service: &dyn DoorService) -> io::Result<(DoorLine, DoorBroker)> {
     let (socket, of_broker) =
         socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+    let kept = rustix::io::fcntl_dupfd_cloexec(&socket, 3)?;
+    // A launcher behind a door inherits the mark of the outer one.
+    WAS_VISITED.store(false, Ordering::Relaxed);
     match sys::fork()? {
-        ForkSide::Parent(_) => Ok(DoorLine { socket }),
+        ForkSide::Parent(pid) => {
+            Ok((DoorLine { socket }, DoorBroker { socket: kept, pid: Pid::from_raw(pid) }))
+        }
         ForkSide::Child => {
             serve(&of_broker, service);
             sys::exit_now(0)
@@ -68,22 +96,19 @@ fn serve(visits: &OwnedFd, service: &dyn DoorService) {
         return;
     }
     sys::notice_children();
+    // Orphans of killed followers and launchers become children of the broker, which can
+    // then wait for the end of everything behind its doors.
+    if rustix::process::set_child_subreaper(Some(rustix::process::getpid())).is_err() {
+        return;
+    }
     // The caller may wait for the end of its output, so this process must not hold it.
     sys::close_all_but(visits.as_raw_fd());
-    let mut open = 0_usize;
+    let mut followers: Vec<Pid> = Vec::new();
     loop {
-        while open > 0 {
-            let options =
-                if open >= MAX_OPEN_DOORS { WaitOptions::empty() } else { WaitOptions::NOHANG };
-            match wait(options) {
-                Ok(Some(_)) => open -= 1,
-                Err(Errno::INTR) => {}
-                Ok(None) | Err(_) => break,
-            }
-        }
-        let Some(visit) = next_visit(visits) else { return };
+        reap(&mut followers);
+        let Some(visit) = next_visit(visits) else { break };
         match sys::fork() {
-            Ok(ForkSide::Parent(_)) => open += 1,
+            Ok(ForkSide::Parent(pid)) => followers.extend(Pid::from_raw(pid)),
             Ok(ForkSide::Child) => {
                 if sys::die_with_parent().is_ok() {
                     service.open(visit);
@@ -92,6 +117,23 @@ fn serve(visits: &OwnedFd, service: &dyn DoorService) {
             }
             // The visitor sees that its socket closes, and ends.
             Err(_) => {}
+        }
+    }
+    for follower in followers {
+        let _ = kill_process(follower, Signal::KILL);
+    }
+    while matches!(wait(WaitOptions::empty()), Ok(_) | Err(Errno::INTR)) {}
+}
+
+/// Forgets followers that have ended. Waits for one if there are too many.
+fn reap(followers: &mut Vec<Pid>) {
+    loop {
+        let is_full = followers.len() >= MAX_OPEN_DOORS;
+        let options = if is_full { WaitOptions::empty() } else { WaitOptions::NOHANG };
+        match wait(options) {
+            Ok(Some((pid, _))) => followers.retain(|follower| *follower != pid),
+            Err(Errno::INTR) => {}
+            Ok(None) | Err(_) => return,
         }
     }
 }

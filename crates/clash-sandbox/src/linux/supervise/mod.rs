@@ -30,6 +30,7 @@ use rustix::process::{Pid, WaitId, WaitIdOptions, WaitOptions, WaitStatus, wait,
 use rustix::thread::Timespec;
 
 use super::cgroup::RoomCgroup;
+use super::doors::DoorBroker;
 use super::outputs::OutputCopier;
 use super::ports::PortCrossing;
 use super::scratch::ScratchDirectory;
@@ -48,6 +49,7 @@ pub(crate) struct RoomKeeper {
     ports: Option<PortCrossing>,
     pub(crate) group: Option<RoomCgroup>,
     outputs: Option<OutputCopier>,
+    doors: Option<DoorBroker>,
 }
 
 #[derive(Debug)]
@@ -74,7 +76,7 @@ impl RoomKeeper {
         if let Some(ports) = &mut ports {
             ports.serve()?;
         }
-        Ok(Self { kind, ports, group, outputs: None })
+        Ok(Self { kind, ports, group, outputs: None, doors: None })
     }
 
     pub(crate) fn of_children(
@@ -83,13 +85,18 @@ impl RoomKeeper {
     ) -> Result<Self, LaunchError> {
         let guard = GuardHandle::new().map_err(LaunchError::Keeper)?;
         let kind = KeeperKind::Children { guard, scratch };
-        Ok(Self { kind, ports: None, group, outputs: None })
+        Ok(Self { kind, ports: None, group, outputs: None, doors: None })
     }
 
     /// Adds the copying of output files. The end of the room then waits until everything is
     /// copied.
     pub(crate) fn with_outputs(self, outputs: Option<OutputCopier>) -> Self {
         Self { outputs, ..self }
+    }
+
+    /// Adds the broker of the doors. The end of the room then ends the commands behind them.
+    pub(crate) fn with_doors(self, doors: Option<DoorBroker>) -> Self {
+        Self { doors, ..self }
     }
 
     /// Runs `job` in a new process, and waits until that process has become the command or
@@ -157,6 +164,9 @@ impl RoomKeeper {
                 end_children(&[remover, outputs.as_ref().and_then(|outputs| outputs.relay)]);
                 *scratch = None;
             }
+        }
+        if let Some(doors) = self.doors.take() {
+            doors.end();
         }
         self.ports = None;
         self.group = None;
