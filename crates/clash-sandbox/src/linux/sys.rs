@@ -209,12 +209,16 @@ pub(crate) fn execve(path: &CStr, args: &CStringArray, env: &CStringArray) -> io
 }
 
 /// As [`execve`], for an open file.
-pub(crate) fn execute_file(file: BorrowedFd<'_>, args: &CStringArray, env: &CStringArray) -> Error {
+pub(crate) fn execute_file(
+    file: BorrowedFd<'_>,
+    args: &CStringArray,
+    env: &CStringArray,
+) -> io::Error {
     let (file, empty, flags) = (file.as_raw_fd(), c"".as_ptr(), libc::AT_EMPTY_PATH);
     let (args, env) = (args.pointers.as_ptr(), env.pointers.as_ptr());
     // SAFETY: as above; the descriptor is open, and the path ends in NUL.
     unsafe { libc::syscall(libc::SYS_execveat, file, empty, args, env, flags) };
-    Error::last_os_error()
+    io::Error::last_os_error()
 }
 
 /// The side of a fork.

@@ -27,6 +27,13 @@ use crate::ssh_agent::{self, LentAgent};
 use crate::temporary::{self, HeldTmp};
 use crate::trace::TraceEvent;
 
+/// Needs of a room besides its sandbox.
+#[derive(Clone, Copy)]
+struct RoomAdditions<'a> {
+    grants: &'a [PathGrant],
+    doors: &'a [DoorDirectory],
+}
+
 impl LaunchContext {
     /// Plans the sandbox and becomes the command. Without a host it is this machine's.
     pub(super) fn confine(
@@ -131,8 +138,9 @@ impl LaunchContext {
             why: GrantReason::Launcher,
         }));
         let places = self.dirs.places_unseen(&self.project, &disk);
-        let directories = doors.map_or(&[][..], |doors| &doors.set.directories);
-        let plan = self.plan(sandbox, &extra, &places, &disk, tmp.as_ref(), host, directories)?;
+        let doors_of_room = doors.map_or(&[][..], |doors| &doors.set.directories);
+        let additions = RoomAdditions { grants: &extra, doors: doors_of_room };
+        let plan = self.plan(sandbox, additions, &places, &disk, tmp.as_ref(), host)?;
         let env = self.environment(sandbox, &places, &disk, agent.as_ref(), environment);
         self.trace(TraceEvent::Launch, command.shown, None, Some(&sandbox.name))?;
         let command = launch::LaunchCommand {
@@ -151,12 +159,11 @@ impl LaunchContext {
     fn plan(
         &self,
         sandbox: &Sandbox,
-        extra: &[PathGrant],
+        additions: RoomAdditions<'_>,
         places: &PolicyPlaces,
         disk: &Disk,
         tmp: Option<&HeldTmp>,
         host: HostFacts,
-        doors: &[DoorDirectory],
     ) -> Result<SandboxPlan, LauncherError> {
         let session = self.session.as_ref().map(|session| session.dir.as_path());
         let in_force = PolicySandboxes { dirs: &self.dirs, project: &self.project, session };
@@ -169,11 +176,11 @@ impl LaunchContext {
             places,
             cage: &cage,
             disk,
-            extra,
+            extra: additions.grants,
             in_force: &in_force,
             temporary: TemporaryPaths { session: held, host: &self.dirs.tmp },
             caches: caches.as_deref(),
-            doors,
+            doors: additions.doors,
         };
         let host = host::with_limit_facts(host, &sandbox.limits);
         plan(&request, &host).map_err(|refusal| LauncherError::NoPlan {

@@ -10,7 +10,6 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use clash_agents::command_line;
 use clash_policy::decide::{Decision, DecisionCause, SandboxMix};
 use clash_policy::doors::opens;
 use clash_policy::steering::{self, SandboxWidening};
@@ -19,7 +18,7 @@ use clash_sandbox::disk::Disk;
 use clash_sandbox::door::{DoorService, DoorVisit, DoorVisitor};
 use clash_sandbox::facts::{Facility, HostFacts, RoomSupport};
 use clash_sandbox::launch::CommandOfDoor;
-use clash_shell::{ShellWord, is_steering_variable, program_name};
+use clash_shell::{ShellWord, command_line, is_steering_variable, program_name};
 use rustix::fs::{Mode, OFlags};
 
 use super::context::LaunchContext;
@@ -232,7 +231,7 @@ impl RoomDoors<'_> {
                 .is_ok_and(|meta| (meta.dev(), meta.ino()) == (held.st_dev, held.st_ino))
         };
         let own = &visitor.working_directory;
-        let session = self.context.session.as_ref().map(|it| temporary::of_session(&it.dir));
+        let session = self.context.session.as_ref().map(|it| temporary::session_tmp(&it.dir));
         let tmp = [Path::new("/tmp"), Path::new("/var/tmp"), &self.context.dirs.tmp];
         let below = tmp.iter().find_map(|tmp| own.strip_prefix(tmp).ok());
         let inside = session.zip(below).map(|(session, below)| session.join(below));

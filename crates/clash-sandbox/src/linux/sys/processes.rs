@@ -196,7 +196,7 @@ pub(crate) fn close_all_but_these(kept: &mut [RawFd]) {
 
 /// Gives descriptors the wanted numbers, open across `execve`, and closes all others. Only
 /// for a process that uses none of the others.
-pub(crate) fn place_descriptors(given: &[(RawFd, std::os::fd::OwnedFd)]) -> Result<()> {
+pub(crate) fn place_descriptors(given: &[(RawFd, std::os::fd::OwnedFd)]) -> io::Result<()> {
     let above = given.iter().map(|(number, _)| *number).fold(2, RawFd::max).saturating_add(1);
     let mut moved = Vec::with_capacity(given.len());
     for (number, fd) in given {

@@ -56,7 +56,7 @@ pub(crate) fn set_mask(mask: &SignalMask) -> io::Result<()> {
 }
 
 /// Blocks exactly the signals of these bits: bit 0 is signal 1.
-pub(crate) fn set_blocked_signals(bits: u64) -> Result<()> {
+pub(crate) fn set_blocked_signals(bits: u64) -> io::Result<()> {
     let mut set = MaybeUninit::<libc::sigset_t>::uninit();
     // SAFETY: sigemptyset initialises the set before it is changed.
     let set = unsafe {
