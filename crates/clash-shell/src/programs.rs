@@ -109,12 +109,9 @@ pub fn program_name(word: &str) -> Option<&str> {
     }
 }
 
-/// True for shells and `env`: programs that only start others.
+/// True for shells: programs that only start others.
 pub fn is_shell(name: &str) -> bool {
-    const SHELLS: [&str; 12] = [
-        "sh", "bash", "rbash", "dash", "ash", "zsh", "ksh", "mksh", "fish", "busybox", "env",
-        "clash",
-    ];
+    const SHELLS: [&str; 9] = ["sh", "bash", "rbash", "dash", "ash", "zsh", "ksh", "mksh", "fish"];
     SHELLS.contains(&name)
 }
 

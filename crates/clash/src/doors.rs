@@ -15,7 +15,9 @@ use clash_policy::decide::DecideError;
 use clash_policy::doors::{RuledProgram, needs_door, ruled_programs};
 use clash_policy::fnv::fnv_hash;
 use clash_policy::judge::judge;
+use clash_policy::steering::{self, SandboxWidening};
 use clash_policy::{Effect, FileCaps, FileUse, JudgeContext, Sandbox};
+use clash_sandbox::disk::Disk;
 use clash_sandbox::door::DoorDirectory;
 
 use crate::dirs::{Dirs, create_private};
@@ -236,6 +238,53 @@ fn cache_key(
 pub(crate) fn door_program() -> PathBuf {
     let beside = |own: PathBuf| own.with_file_name("clash-door");
     std::env::current_exe().map(beside).unwrap_or_default()
+}
+
+/// A door that a sandbox names, and a sandbox behind it.
+#[derive(Debug)]
+pub(crate) struct NamedDoor {
+    pub(crate) program: String,
+    pub(crate) room: Sandbox,
+    pub(crate) behind: String,
+    /// The rights that the sandbox behind the door adds.
+    pub(crate) widening: Option<SandboxWidening>,
+}
+
+/// The doors that the sandboxes of a policy name.
+pub(crate) fn named_doors(
+    dirs: &Dirs,
+    policy: &LoadedPolicy,
+) -> Result<Vec<NamedDoor>, DecideError> {
+    let ruled = ruled_programs(policy.ir())?;
+    let sandboxes = policy.sandboxes()?;
+    let sandboxes = sandboxes.iter().map(|sandbox| sandbox.to_sandbox());
+    let sandboxes = sandboxes.collect::<Result<Vec<Sandbox>, _>>()?;
+    let disk = Disk::default();
+    // The rights of a sandbox to credentials do not depend on the project.
+    let places = dirs.places_unseen(Path::new("/"), &disk);
+    let world = JudgeContext {
+        places: &places,
+        cwd: Path::new("/"),
+        links: &disk,
+        baseline: &[],
+        cage: &[],
+        lent: None,
+    };
+    let mut doors = Vec::new();
+    for room in &sandboxes {
+        for program in &room.doors {
+            let rules = ruled.get(program).into_iter().flat_map(|rules| &rules.sandboxes);
+            for behind in sandboxes.iter().filter(|it| rules.clone().any(|name| *name == it.name)) {
+                doors.push(NamedDoor {
+                    program: program.clone(),
+                    room: room.clone(),
+                    behind: behind.name.clone(),
+                    widening: steering::widening(behind, room, &world),
+                });
+            }
+        }
+    }
+    Ok(doors)
 }
 
 /// The words that the policy judges: `git-push x` is `git push x`.

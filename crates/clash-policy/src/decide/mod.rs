@@ -156,6 +156,14 @@ pub fn decide(
     }
 }
 
+/// The end of a reason why a command is steered that its rule allows.
+const STEERED_ALLOW: &str = "; without that it would be allowed";
+
+/// True if a command is asked about only because it is steered.
+pub fn is_steering_alone(steered: &str) -> bool {
+    steered.ends_with(STEERED_ALLOW)
+}
+
 /// The sandbox of commands that no rule gives another one.
 pub fn default_sandbox(ir: IrImage<'_>) -> Result<Sandbox, DecideError> {
     Ok(DecidingLayers::read(ir)?.default_sandbox().to_sandbox()?)
@@ -265,7 +273,7 @@ impl<'a> Decider<'_, 'a> {
             .and_then(|widening| steering::steered(command, widening, trail, self.context));
         Ok(match steered {
             Some(why) if ruling.effect == Effect::Allow => {
-                let steered = Some(format!("{why}; without that it would be allowed"));
+                let steered = Some(format!("{why}{STEERED_ALLOW}"));
                 PartRuling { effect: Effect::Ask, steered, ..ruling }
             }
             Some(why) => PartRuling { steered: Some(why), ..ruling },

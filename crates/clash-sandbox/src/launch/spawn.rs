@@ -5,6 +5,8 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
+use rustix::io::Errno;
+
 use super::phases::{LaunchResult, ParentContext};
 use super::{LaunchError, mount, restrict};
 use crate::linux::cgroup::RoomCgroup;
@@ -97,8 +99,13 @@ fn settle(
         mount::enter(parent, tree)?;
     }
     let cwd = settings.cwd;
-    rustix::process::chdir(cwd).map_err(|source| LaunchError::HiddenWorkingDirectory {
+    let hidden = |source: Errno| LaunchError::HiddenWorkingDirectory {
         path: PathBuf::from(OsStr::from_bytes(cwd.as_bytes())),
         source: source.into(),
-    })
+    };
+    rustix::process::chdir(cwd).map_err(hidden)?;
+    // The caller of a door may have put a link in the place of a directory.
+    let is_elsewhere = parent.launch.command.door.is_some()
+        && rustix::process::getcwd(Vec::new()).map_err(hidden)? != *cwd;
+    if is_elsewhere { Err(hidden(Errno::NOENT)) } else { Ok(()) }
 }

@@ -1,18 +1,21 @@
 //! Plans a sandbox for one command, and becomes the command inside it.
 
+use std::cell::RefCell;
 use std::ffi::OsString;
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clash_policy::decide::{SandboxMix, default_sandbox};
-use clash_policy::{FileCaps, JudgeContext, PolicyPlaces, Sandbox, steering};
+use clash_policy::doors::ruled_programs;
+use clash_policy::{Effect, FileCaps, JudgeContext, PolicyPlaces, Sandbox, steering};
 use clash_sandbox::disk::Disk;
 use clash_sandbox::door::{DoorDirectory, DoorService};
 use clash_sandbox::facts::{HostFacts, RoomSupport};
 use clash_sandbox::host::{self, HostRecord};
 use clash_sandbox::launch::{self, LaunchError, LaunchHelper};
 use clash_sandbox::plan::cache::has_caches;
+use clash_sandbox::plan::room::MountStep;
 use clash_sandbox::plan::{GrantReason, PathGrant, PlanRequest, SandboxPlan, TemporaryPaths, plan};
 
 use super::context::LaunchContext;
@@ -101,8 +104,21 @@ impl LaunchContext {
         if set.directories.is_empty() {
             return Ok(None);
         }
-        let (context, mix) = (self, mix.cloned());
-        Ok(Some(RoomDoors { context, policy, room, is_default, set, mix, answers, mode, depth }))
+        let ruled = ruled_programs(policy.ir()).map_err(DecisionError::from)?;
+        let restricted = ruled.into_iter().filter(|(_, rules)| rules.strictest > Effect::Allow);
+        Ok(Some(RoomDoors {
+            context: self,
+            policy,
+            room,
+            is_default,
+            set,
+            restricted: restricted.map(|(name, _)| name).collect(),
+            mounted: RefCell::default(),
+            mix: mix.cloned(),
+            answers,
+            mode,
+            depth,
+        }))
     }
 
     fn confine_with(
@@ -141,6 +157,9 @@ impl LaunchContext {
         let doors_of_room = doors.map_or(&[][..], |doors| &doors.set.directories);
         let additions = RoomAdditions { grants: &extra, doors: doors_of_room };
         let plan = self.plan(sandbox, additions, &places, &disk, tmp.as_ref(), host)?;
+        if let Some(doors) = doors {
+            *doors.mounted.borrow_mut() = mounted_doors(&plan);
+        }
         let env = self.environment(sandbox, &places, &disk, agent.as_ref(), environment);
         self.trace(TraceEvent::Launch, command.shown, None, Some(&sandbox.name))?;
         let command = launch::LaunchCommand {
@@ -279,4 +298,14 @@ impl LaunchContext {
         };
         Err(LauncherError::Launch { sandbox: sandbox.to_owned(), error })
     }
+}
+
+/// The directories in which a room has doors.
+fn mounted_doors(plan: &SandboxPlan) -> Vec<PathBuf> {
+    let steps = plan.room.iter().flat_map(|room| &room.steps);
+    let doors = steps.filter_map(|step| match step {
+        MountStep::Doors { at, .. } => Some(at.clone()),
+        _ => None,
+    });
+    doors.collect()
 }

@@ -88,7 +88,10 @@ impl LaunchContext {
             return Ok(());
         }
         let reason = say::reason(decision);
-        let question = format!("clash: {reason}\nRun it in sandbox {}?", sandbox.name);
+        // A command behind a door has a sandbox of its own.
+        let own = decision.decisive().and_then(|part| part.sandbox.as_ref());
+        let question =
+            format!("clash: {reason}\nRun it in sandbox {}?", own.unwrap_or(&sandbox.name));
         if !ui::confirm(&question).unwrap_or_default() {
             return Err(LauncherError::Refused("it was not run: you said no".to_owned()));
         }

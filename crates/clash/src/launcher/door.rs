@@ -5,12 +5,13 @@
 //! its caller. A command without a rule of its own, one that its caller steers, and one that
 //! the room's sandbox opens no door for run in the room.
 
+use std::cell::RefCell;
 use std::ffi::{OsStr, OsString};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use clash_policy::decide::{Decision, DecisionCause, SandboxMix};
+use clash_policy::decide::{Decision, DecisionCause, SandboxMix, is_steering_alone};
 use clash_policy::doors::opens;
 use clash_policy::steering::{self, SandboxWidening};
 use clash_policy::{Action, Effect, JudgeContext, ProcessLifetime, Sandbox};
@@ -34,7 +35,7 @@ const MAX_DOOR_DEPTH: u32 = 16;
 
 /// Variables that a command behind a door takes from its caller even if the door gives it
 /// credentials. They only change how it prints.
-const HARMLESS_VARIABLES: [&str; 14] = [
+const HARMLESS_VARIABLES: [&str; 13] = [
     "CI",
     "CLICOLOR",
     "CLICOLOR_FORCE",
@@ -42,7 +43,6 @@ const HARMLESS_VARIABLES: [&str; 14] = [
     "COLUMNS",
     "FORCE_COLOR",
     "LANG",
-    "LANGUAGE",
     "LINES",
     "NO_COLOR",
     "PWD",
@@ -72,31 +72,29 @@ impl AnsweredQuestions {
     fn include(&self, words: &[String], home: &Path) -> bool {
         match self {
             Self::All => true,
-            Self::About(commands) => {
-                commands.iter().any(|command| is_expansion(command, words, home))
-            }
+            Self::About(commands) => commands.iter().any(|command| {
+                let (Some((program, script)), Some((name, words))) =
+                    (command.split_first(), words.split_first())
+                else {
+                    return false;
+                };
+                let is_same = program.known().and_then(program_name) == Some(name);
+                is_same && is_expansion(script, words, home)
+            }),
         }
     }
 }
 
-/// True if the shell can have made these words from the words of a script.
+/// True if the shell can have made these words from the words of a script, one of each. A
+/// word that only the shell knows is no option: the user has not seen it.
 fn is_expansion(script: &[ShellWord], words: &[String], home: &Path) -> bool {
-    let Some((first, rest)) = script.split_first() else { return words.is_empty() };
-    let next = |is_same: &dyn Fn(&str) -> bool| match words.split_first() {
-        Some((word, others)) => is_same(word) && is_expansion(rest, others, home),
-        None => false,
+    let is_same = |(script, word): (&ShellWord, &String)| match script {
+        ShellWord::Known(text) => word == text,
+        ShellWord::Home(below) => word.strip_prefix(&*home.to_string_lossy()) == Some(below),
+        ShellWord::Partial(start) if !start.is_empty() => word.starts_with(start.as_str()),
+        ShellWord::Partial(_) | ShellWord::Unknown => !word.starts_with('-'),
     };
-    match first {
-        ShellWord::Known(text) => next(&|word| {
-            word == text || program_name(text).is_some_and(|name| program_name(word) == Some(name))
-        }),
-        ShellWord::Home(below) => {
-            next(&|word| word.strip_prefix(&*home.to_string_lossy()) == Some(below))
-        }
-        ShellWord::Partial(start) => next(&|word| word.starts_with(start.as_str())),
-        ShellWord::Unknown => (0..=words.len())
-            .any(|count| is_expansion(rest, words.get(count..).unwrap_or(&[]), home)),
-    }
+    script.len() == words.len() && script.iter().zip(words).all(is_same)
 }
 
 /// The doors of one room.
@@ -106,6 +104,11 @@ pub(super) struct RoomDoors<'a> {
     pub(super) room: &'a Sandbox,
     pub(super) is_default: bool,
     pub(super) set: DoorSet,
+    /// Programs of which rules refuse some arguments.
+    pub(super) restricted: Vec<String>,
+    /// The directories with doors in the room. The planner leaves out directories that the
+    /// room may change.
+    pub(super) mounted: RefCell<Vec<PathBuf>>,
     /// Two commands of the script that need doors.
     pub(super) mix: Option<SandboxMix>,
     pub(super) answers: AnsweredQuestions,
@@ -127,15 +130,15 @@ impl DoorService for RoomDoors<'_> {
         let Ok(visitor) = visit.read() else {
             return visit.refuse(None, "");
         };
-        let Some(name) = self.set.name_at(&visitor.door) else {
+        let name = self.set.name_at(&visitor.door).filter(|_| self.is_mounted(&visitor.door));
+        let Some(name) = name else {
             return visit.refuse(Some(&visitor), "clash: there is no door of this name\n");
         };
         let words = judged_words(&visitor, name);
         let line = command_line(&words);
-        let Some(cwd) = self.host_directory(&visitor) else {
-            return visit.refuse(Some(&visitor), "clash: the working directory is gone\n");
-        };
-        let answer = self.answer(&words, &line, name, &cwd);
+        let cwd = self.host_directory(&visitor);
+        let judged = words.first().map_or(name, String::as_str);
+        let answer = self.answer(&words, &line, judged, cwd.as_deref());
         let answer = answer.unwrap_or_else(|error| DoorAnswer::Refused(error.to_string()));
         let shown = visitor.callers.iter().map(String::as_str).chain([line.as_str()]);
         let shown = shown.collect::<Vec<_>>().join(" → ");
@@ -153,9 +156,11 @@ impl DoorService for RoomDoors<'_> {
             }
             (DoorAnswer::Here, Ok(file)) => visit.run_here(&file),
             (DoorAnswer::Own(sandbox), Ok(file)) => {
-                let launch =
-                    DoorLaunch { doors: self, sandbox: &sandbox, line: &line, shown: &shown };
                 drop(file);
+                let name = started_name(&visitor, name);
+                let launch =
+                    DoorLaunch { doors: self, sandbox: &sandbox, name, line: &line, shown: &shown };
+                let cwd = cwd.unwrap_or_else(|| PathBuf::from("/"));
                 visit.follow(visitor, &cwd, |visitor| launch.run(visitor));
             }
         }
@@ -163,6 +168,10 @@ impl DoorService for RoomDoors<'_> {
 }
 
 impl RoomDoors<'_> {
+    fn is_mounted(&self, door: &Path) -> bool {
+        door.parent().is_some_and(|at| self.mounted.borrow().iter().any(|known| known == at))
+    }
+
     /// The doors if this machine can have them. A script that needs doors is refused
     /// otherwise.
     pub(super) fn on_host(&self, host: &HostFacts) -> Result<Option<&Self>, LauncherError> {
@@ -185,58 +194,91 @@ impl RoomDoors<'_> {
         words: &[String],
         line: &str,
         name: &str,
-        cwd: &Path,
+        cwd: Option<&Path>,
     ) -> Result<DoorAnswer, LauncherError> {
         let agent = self.context.session.as_ref().map_or("terminal", |session| &session.agent);
         let action = Action::script(agent, &self.mode, line);
         let session = self.context.session.as_ref().map(|session| session.dir.as_path());
-        let scene = DecisionContext { project: &self.context.project, session, cwd };
+        // Without a known directory no relative name is resolved.
+        let known = cwd.unwrap_or(Path::new(""));
+        let scene = DecisionContext { project: &self.context.project, session, cwd: known };
         let decision = decision::decide_by(self.policy, &self.context.dirs, scene, &action)?;
         if decision.effect == Effect::Deny {
             return Ok(DoorAnswer::Refused(say::reason(&decision)));
         }
-        let part = decision.parts.iter().find(|part| part.cause != DecisionCause::Inert);
-        let Some(target) = part.and_then(|part| part.sandbox.clone()) else {
-            return Ok(DoorAnswer::Here);
-        };
-        let is_opened = opens(self.room, self.is_default, name);
-        if target == self.room.name || !is_opened {
-            return Ok(DoorAnswer::Here);
+        let is_steered = decision.parts.iter().any(|part| part.steered.is_some());
+        let asks_by_rule = decision.parts.iter().any(|part| {
+            part.effect == Effect::Ask && !part.steered.as_deref().is_some_and(is_steering_alone)
+        });
+        // The user answered a question about a command that nothing steers.
+        let is_answered = !is_steered && self.answers.include(words, &self.context.dirs.home);
+        if asks_by_rule && !is_answered {
+            let reason = say::reason(&decision);
+            return Ok(DoorAnswer::Refused(format!(
+                "{reason}, and clash cannot ask while a script runs"
+            )));
         }
-        let is_answered = decision.effect == Effect::Allow
-            || self.answers.include(words, &self.context.dirs.home);
-        if !is_answered {
-            let is_steered = decision.parts.iter().any(|part| part.steered.is_some());
-            // The caller's rights are enough for a command that its caller steers.
-            return Ok(match is_steered {
-                true => DoorAnswer::Here,
-                false => DoorAnswer::Refused(format!(
-                    "{}, and clash cannot ask while a script runs",
-                    say::reason(&decision)
-                )),
-            });
-        }
+        let ruled = decision.parts.iter().filter(|part| part.cause != DecisionCause::Inert);
+        let mut sandboxes = ruled.filter_map(|part| part.sandbox.as_ref());
+        let first = sandboxes.next();
+        // A command that runs another one, for example `find -exec`, has a sandbox of its own
+        // only if both have the same.
+        let target = first.filter(|first| sandboxes.all(|other| other == *first));
+        let target = target.filter(|target| {
+            **target != self.room.name
+                && !is_steered
+                && cwd.is_some()
+                && opens(self.room, self.is_default, name)
+        });
         if self.depth >= MAX_DOOR_DEPTH {
             return Ok(DoorAnswer::Refused("too many sandboxes inside each other".to_owned()));
         }
-        Ok(DoorAnswer::Own(Box::new(sandbox_named(self.policy, &target)?)))
+        match target {
+            Some(target) => Ok(DoorAnswer::Own(Box::new(sandbox_named(self.policy, target)?))),
+            None if !self.is_restricted(name) => Ok(DoorAnswer::Here),
+            // With the program's file, the room could run it with other arguments.
+            None if cwd.is_some() => Ok(DoorAnswer::Own(Box::new(self.room.clone()))),
+            None => Ok(DoorAnswer::Refused("the working directory is gone".to_owned())),
+        }
+    }
+
+    /// True if a rule refuses some arguments of a program, or asks about them.
+    fn is_restricted(&self, name: &str) -> bool {
+        self.restricted.iter().any(|known| known == name)
     }
 
     /// The path of the visitor's working directory on the host. A room shows the session's
     /// temporary directory under other names.
     fn host_directory(&self, visitor: &DoorVisitor) -> Option<PathBuf> {
+        // The room's own root, and directories of programs with doors, are other directories
+        // than the host's.
+        let own = &visitor.working_directory;
+        if own == Path::new("/") || self.mounted.borrow().contains(own) {
+            return Some(own.clone());
+        }
         let held = rustix::fs::fstat(&visitor.held_directory).ok()?;
         let is_same = |path: &PathBuf| {
             std::fs::metadata(path)
                 .is_ok_and(|meta| (meta.dev(), meta.ino()) == (held.st_dev, held.st_ino))
         };
-        let own = &visitor.working_directory;
         let session = self.context.session.as_ref().map(|it| temporary::session_tmp(&it.dir));
         let tmp = [Path::new("/tmp"), Path::new("/var/tmp"), &self.context.dirs.tmp];
         let below = tmp.iter().find_map(|tmp| own.strip_prefix(tmp).ok());
         let inside = session.zip(below).map(|(session, below)| session.join(below));
         std::iter::once(own.clone()).chain(inside).find(is_same)
     }
+}
+
+/// The name that the command gets. A program with several names, such as git, obeys it, so
+/// another name than that of the door is replaced. The policy has judged the door's name.
+fn started_name(visitor: &DoorVisitor, name: &str) -> OsString {
+    let given = visitor.arguments.first().cloned().unwrap_or_default();
+    let of_path = Path::new(&given).file_name().map(|name| name.to_string_lossy().into_owned());
+    let of_path = of_path.unwrap_or_default();
+    let without_version =
+        |name: &str| name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.').to_owned();
+    let is_same = without_version(of_path.trim_start_matches('-')) == without_version(name);
+    if is_same { given } else { visitor.door.clone().into_os_string() }
 }
 
 /// The host's program in the place of a door.
@@ -255,6 +297,7 @@ fn judged_words(visitor: &DoorVisitor, name: &str) -> Vec<String> {
 struct DoorLaunch<'a> {
     doors: &'a RoomDoors<'a>,
     sandbox: &'a Sandbox,
+    name: OsString,
     line: &'a str,
     shown: &'a str,
 }
@@ -262,9 +305,9 @@ struct DoorLaunch<'a> {
 impl DoorLaunch<'_> {
     /// Becomes the command. Returns only on failure.
     fn run(&self, visitor: &DoorVisitor) {
-        let Some((name, args)) = visitor.arguments.split_first() else { return };
+        let Some((_, args)) = visitor.arguments.split_first() else { return };
         let door = CommandOfDoor {
-            name: name.clone(),
+            name: self.name.clone(),
             cwd: visitor.working_directory.clone(),
             descriptors: visitor
                 .descriptors
@@ -304,18 +347,65 @@ impl DoorLaunch<'_> {
         };
         let given = &visitor.environment;
         let session: Vec<(OsString, OsString)> = env::all().collect();
-        let is_harmless = |name: &OsStr| {
+        // A value with a slash names a file, for example a time zone or a translation.
+        let is_harmless = |name: &OsStr, value: &OsStr| {
             let name = name.to_string_lossy();
-            HARMLESS_VARIABLES.contains(&&*name) || name.starts_with("LC_")
+            let is_known = HARMLESS_VARIABLES.contains(&&*name) || name.starts_with("LC_");
+            is_known && (name == "PWD" || !value.as_encoded_bytes().contains(&b'/'))
         };
         let steers = |name: &OsStr| is_steering_variable(&name.to_string_lossy());
-        let from_caller: &dyn Fn(&OsStr) -> bool =
+        let from_caller: &dyn Fn(&OsStr, &OsStr) -> bool =
             match steering::widening(self.sandbox, self.doors.room, &world) {
                 None => return given.clone(),
                 Some(SandboxWidening::Credentials) => &is_harmless,
-                Some(SandboxWidening::Network) => &|name| !steers(name),
+                Some(SandboxWidening::Network) => &|name, _| !steers(name),
             };
-        let kept = session.into_iter().filter(|(name, _)| !from_caller(name));
-        kept.chain(given.iter().filter(|(name, _)| from_caller(name)).cloned()).collect()
+        let taken: Vec<(OsString, OsString)> =
+            given.iter().filter(|(name, value)| from_caller(name, value)).cloned().collect();
+        let is_taken = |name: &OsString| taken.iter().any(|(other, _)| other == name);
+        let mut all: Vec<(OsString, OsString)> =
+            session.into_iter().filter(|(name, _)| !is_taken(name)).collect();
+        all.extend(taken);
+        if steering::widening(self.sandbox, self.doors.room, &world)
+            == Some(SandboxWidening::Credentials)
+        {
+            all.extend(self.pinned_repository());
+        }
+        all
+    }
+
+    /// Variables that make git use the project's own repository. Otherwise the caller could
+    /// rename directories until git finds another repository above its working directory.
+    fn pinned_repository(&self) -> Vec<(OsString, OsString)> {
+        let project = &self.doors.context.project;
+        let repository = project.join(".git");
+        let mut words = clash_shell::find_commands(self.line).into_iter().flat_map(|it| it.words);
+        let is_git = words.next().is_some_and(|word| word.known() == Some("git"));
+        let makes_one = words.any(|word| matches!(word.known(), Some("clone" | "init")));
+        if !is_git || makes_one || !repository.is_dir() {
+            return Vec::new();
+        }
+        vec![("GIT_DIR".into(), repository.into()), ("GIT_WORK_TREE".into(), project.into())]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_holds_for_the_words_that_the_user_saw() {
+        let answered = |script: &str, words: &[&str]| {
+            let command = clash_shell::find_commands(script).pop().unwrap();
+            let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+            AnsweredQuestions::About(vec![command.words]).include(&words, Path::new("/home/u"))
+        };
+        assert!(answered("git push origin main", &["git", "push", "origin", "main"]));
+        assert!(answered("/usr/bin/git push \"$X\"", &["git", "push", "origin"]));
+        assert!(answered("git push ~/x", &["git", "push", "/home/u/x"]));
+        assert!(!answered("git push \"$X\"", &["git", "push", "--force"]));
+        assert!(!answered("git push $X", &["git", "push", "origin", "main"]));
+        assert!(!answered("git push", &["git", "push", "origin"]));
+        assert!(!answered("git push ls", &["git", "push", "/bin/ls"]));
     }
 }

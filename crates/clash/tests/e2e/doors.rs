@@ -18,7 +18,12 @@ when({"Bash": {
     "python3": allow(sandbox = tools),
     "printenv": allow(sandbox = keys),
     "tail": ask(sandbox = secrets),
-    "git": {"push": deny(reason = "the release script pushes"), glob("**"): allow()},
+    "wc": ask(),
+    "git": {
+        "push": deny(reason = "the release script pushes"),
+        "fetch": allow(sandbox = keys),
+        glob("**"): allow(),
+    },
 }})
 "#;
 
@@ -96,6 +101,63 @@ fn a_question_that_only_shows_at_run_time_is_refused() {
         let ran = script(&m, "make -s all; head -n 1 ~/secret");
         assert_eq!(ran.stdout, "hidden\n", "{ran:?}");
         assert!(ran.stderr.contains("needs your approval"), "{ran:?}");
+        // Also if the answer would give the command no other sandbox.
+        m.write("app/Makefile", "all:\n\twc -c Makefile\n");
+        let ran = script(&m, "make -s all; head -n 1 ~/secret");
+        assert_eq!(ran.stdout, "hidden\n", "{ran:?}");
+    });
+}
+
+#[test]
+fn a_command_that_runs_another_gives_it_no_rights() {
+    as_each_user(|m| {
+        let m = machine(m);
+        Ran::of(m.command("git").args(["init", "-q"])).succeeds();
+        let makefile = "all:\n\tgit -c core.sshCommand='cat $(HOME)/.aws/credentials; false' \
+                        fetch ssh://host.invalid/x; true\n";
+        m.write("app/Makefile", makefile);
+        let ran = script(&m, "make -s all 2>&1; head -n 1 ~/secret");
+        assert!(!ran.stdout.contains("key\n"), "{ran:?}");
+        assert!(ran.stdout.ends_with("hidden\n"), "{ran:?}");
+    });
+}
+
+#[test]
+fn a_program_gets_the_name_that_the_policy_judged() {
+    as_each_user(|m| {
+        let m = machine(m);
+        let forms = "exec -a git-push /usr/bin/git ssh://host.invalid/x main";
+        m.write("app/Makefile", &format!("SHELL = /bin/bash\nall:\n\t{forms}\n"));
+        let ran = script(&m, "make -s all; head -n 1 ~/secret");
+        assert!(ran.stderr.contains("is not a git command"), "{ran:?}");
+    });
+}
+
+#[test]
+fn a_program_of_the_project_is_no_door() {
+    as_each_user(|m| {
+        let m = machine(m);
+        let own = m.project().join("bin/printenv");
+        m.make_dir(m.project().join("bin"));
+        std::fs::copy(clash().with_file_name("clash-door"), &own).unwrap();
+        let mut clash = m.command(clash());
+        let path = format!("{}:{SYSTEM_PATH}", m.project().join("bin").display());
+        let text = "bin/printenv HOME; head -n 1 ~/secret";
+        let ran = Ran::of(clash.env("PATH", path).args(["exec", "--", "bash", "-c", text]));
+        assert_eq!(ran.stdout, "hidden\n", "{ran:?}");
+        assert!(ran.stderr.contains("there is no door of this name"), "{ran:?}");
+    });
+}
+
+#[test]
+fn doors_are_listed_and_widening_ones_warned_about() {
+    as_each_user(|m| {
+        let m = m.policy(&POLICY.replace("name = \"tools\",", "name = \"tools\", doors = [\"printenv\"],"));
+        m.clash(["sandbox", "show", "project"]).succeeds().says("  head      secrets\n");
+        let tools = m.clash(["sandbox", "show", "tools"]).succeeds();
+        tools.says("  git       deny\n").says("  printenv  keys\n");
+        let warned = m.clash(["policy", "check"]).succeeds();
+        warned.says("the door `printenv` of sandbox `tools` leads to `keys`, which adds credentials");
     });
 }
 
@@ -116,7 +178,7 @@ const SAME_AS_OUTSIDE: [&str; 18] = [
     "python3 -c 'import sys; sys.exit(7)'; echo $?",
     "python3 -c 'import os; os.kill(os.getpid(), 9)'; echo $?",
     "python3 -c 'import os; os.kill(os.getpid(), 15)' & wait $!; echo $?",
-    "(exec -a other python3 -c 'import sys; print(sys.orig_argv[0])')",
+    "(exec -a ./python9 python3 -c 'import sys; print(sys.orig_argv[0])')",
     "mkdir -p d/e; cd d/e; python3 -c 'import os; print(os.path.relpath(os.getcwd(), os.environ[\"HOME\"]))'",
     "umask 027; python3 -c 'import os; print(os.umask(0))'",
     "ulimit -n 123; python3 -c 'import resource; print(resource.getrlimit(resource.RLIMIT_NOFILE))'",

@@ -27,7 +27,9 @@ fn shown(m: &Machine, args: &[&str]) -> String {
 #[track_caller]
 fn before_sandbox(m: &Machine, sandbox: &str, args: &[&str]) -> String {
     let (whole, last) = (shown(m, args), shown(m, &["sandbox", "show", sandbox]));
-    let before = whole.strip_suffix(&last).and_then(|text| text.strip_suffix('\n'));
+    // `sandbox show` also lists the doors of the policy.
+    let last = last.split("doors\n").next().unwrap();
+    let before = whole.strip_suffix(last).and_then(|text| text.strip_suffix('\n'));
     before.unwrap_or_else(|| panic!("{whole}\ndoes not end with\n{last}")).to_owned()
 }
 

@@ -107,6 +107,11 @@ fn serve(visits: &OwnedFd, service: &dyn DoorService) {
     loop {
         reap(&mut followers);
         let Some(visit) = next_visit(visits) else { break };
+        reap(&mut followers);
+        // The visitor sees that its socket closes, and ends.
+        if followers.len() >= MAX_OPEN_DOORS {
+            continue;
+        }
         match sys::fork() {
             Ok(ForkSide::Parent(pid)) => followers.extend(Pid::from_raw(pid)),
             Ok(ForkSide::Child) => {
@@ -125,12 +130,10 @@ fn serve(visits: &OwnedFd, service: &dyn DoorService) {
     while matches!(wait(WaitOptions::empty()), Ok(_) | Err(Errno::INTR)) {}
 }
 
-/// Forgets followers that have ended. Waits for one if there are too many.
+/// Forgets followers that have ended.
 fn reap(followers: &mut Vec<Pid>) {
     loop {
-        let is_full = followers.len() >= MAX_OPEN_DOORS;
-        let options = if is_full { WaitOptions::empty() } else { WaitOptions::NOHANG };
-        match wait(options) {
+        match wait(WaitOptions::NOHANG) {
             Ok(Some((pid, _))) => followers.retain(|follower| *follower != pid),
             Err(Errno::INTR) => {}
             Ok(None) | Err(_) => return,

@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::Path;
 
 use clash_door::{DoorReply, DoorRequest};
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags, fstat, open};
 use rustix::io::Errno;
 use rustix::net::{
@@ -20,6 +20,9 @@ use rustix::process::{Pid, PidfdFlags, WaitOptions, pidfd_open, setpgid, waitpid
 
 use super::super::sys::{self, ForkSide};
 use crate::door::{DoorVisit, DoorVisitor, VisitorProcess};
+
+/// The time for a message on the visitor's standard error.
+const MAX_WRITE_TIME: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
 
 impl DoorVisit {
     /// Lets the visitor itself run the program of this file, in its own room.
@@ -38,13 +41,18 @@ impl DoorVisit {
     pub fn refuse(&self, visitor: Option<&DoorVisitor>, message: &str) {
         let error = visitor.and_then(|visitor| visitor.descriptors.iter().find(|(fd, _)| *fd == 2));
         if let Some((_, error)) = error {
-            let _ = rustix::io::write(error, message.as_bytes());
+            // The visitor may have given a pipe that no process reads.
+            let mut ready = [PollFd::new(error, PollFlags::OUT)];
+            if poll(&mut ready, Some(&MAX_WRITE_TIME)) == Ok(1) {
+                let _ = rustix::io::write(error, message.as_bytes());
+            }
         }
         self.reply(DoorReply::Exited(126));
     }
 
     fn reply(&self, reply: DoorReply) {
-        let _ = send(&self.socket, &reply.encode(), SendFlags::NOSIGNAL);
+        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        let _ = send(&self.socket, &reply.encode(), flags);
     }
 
     /// Starts the command and follows it to its end. `start` runs in a process with the
@@ -80,11 +88,12 @@ impl DoorVisit {
                 PollFd::new(&self.socket, PollFlags::IN),
                 PollFd::new(&signals, PollFlags::IN),
                 PollFd::new(&ending, PollFlags::IN),
+                PollFd::new(&self.process, PollFlags::IN),
             ];
             if !matches!(poll(&mut ready, None), Ok(_) | Err(Errno::INTR)) {
                 return;
             }
-            let [from_visitor, ..] = ready.map(|fd| !fd.revents().is_empty());
+            let [from_visitor, _, _, visitor_ended] = ready.map(|fd| !fd.revents().is_empty());
             while let Ok(Some(_)) = sys::held_signal(&signals) {}
             let options = WaitOptions::NOHANG | WaitOptions::UNTRACED;
             while let Ok(Some((_, status))) = waitpid(Some(pid), options) {
@@ -98,7 +107,7 @@ impl DoorVisit {
                     self.reply(DoorReply::Stopped);
                 }
             }
-            if from_visitor && !self.pass_on_signal(starter) {
+            if visitor_ended || from_visitor && !self.pass_on_signal(starter) {
                 sys::kill(starter, libc::SIGKILL);
                 let _ = waitpid(Some(pid), WaitOptions::empty());
                 return;

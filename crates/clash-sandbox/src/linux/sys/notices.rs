@@ -202,7 +202,9 @@ pub(crate) fn set_resource_limits<const COUNT: usize>(
 ) -> NoticeResult<()> {
     let own: [(u64, u64); COUNT] = resource_limits(0)?;
     for ((resource, wanted), own) in (0..).zip(limits).zip(&own) {
-        if wanted == own {
+        // The number of processes counts in the user namespace of each, and the plan of the
+        // new room sets its own.
+        if wanted == own || resource == libc::RLIMIT_NPROC {
             continue;
         }
         let hard = wanted.1.min(own.1);

@@ -3,12 +3,15 @@
 use std::path::PathBuf;
 
 use clash_policy::Sandbox;
+use clash_policy::steering::SandboxWidening;
 use clash_protocol::report::{CompileReport, PolicyFinding};
 use clash_sandbox::plan;
 use serde_json::{Value, json};
 
 use super::files;
 use crate::cmd::unless_closed;
+use crate::dirs::Dirs;
+use crate::doors::{NamedDoor, named_doors};
 use crate::exit;
 use crate::policy::LoadedPolicy;
 use crate::ui::{CommandOutput, Failure, TextTone};
@@ -37,6 +40,7 @@ impl Args {
     pub(crate) fn run(self, out: &mut CommandOutput) -> Result<u8, Failure> {
         let (policy, mut report) = files(self.file.as_deref(), self.project)?.check()?;
         report.warnings.extend(policy.iter().flat_map(unenforceable));
+        report.warnings.extend(policy.iter().flat_map(widening_doors));
         let CompileReport { mistakes, warnings, .. } = &report;
         let ok = mistakes.is_empty() && (!self.strict || warnings.is_empty());
         unless_closed(if self.json {
@@ -85,6 +89,35 @@ fn unenforceable(policy: &LoadedPolicy) -> Vec<PolicyFinding> {
         })
     };
     sandboxes.filter_map(finding).collect()
+}
+
+/// A warning for each door that gives a command more than its caller has: credentials, or the
+/// network. The default sandbox opens all doors, so only doors that a sandbox names count.
+fn widening_doors(policy: &LoadedPolicy) -> Vec<PolicyFinding> {
+    let doors = Dirs::from_env().ok().and_then(|dirs| named_doors(&dirs, policy).ok());
+    let widening = doors.unwrap_or_default().into_iter().filter_map(|door| {
+        let gain = match door.widening? {
+            SandboxWidening::Credentials => "credentials",
+            SandboxWidening::Network => "the network",
+        };
+        let NamedDoor { program, room, behind, .. } = door;
+        let span = room.span;
+        let message = format!(
+            "the door `{program}` of sandbox `{}` leads to `{behind}`, which adds {gain}",
+            room.name
+        );
+        Some(PolicyFinding {
+            kind: "widening-door".to_owned(),
+            layer: String::new(),
+            text: format!("{span}: {message}"),
+            message,
+            file: span.file,
+            line: span.line,
+            column: span.column,
+            hint: None,
+        })
+    });
+    widening.collect()
 }
 
 fn text(

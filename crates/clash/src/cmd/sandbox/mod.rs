@@ -14,8 +14,10 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::Subcommand;
-use clash_policy::Sandbox;
+use clash_policy::decide::default_sandbox;
+use clash_policy::doors::{needs_door, opens, ruled_programs};
 use clash_policy::nearest::nearest;
+use clash_policy::{Effect, Sandbox};
 use clash_sandbox::facts::HostFacts;
 use clash_sandbox::host::{self, UnknownHostError};
 use serde_json::Value;
@@ -140,12 +142,14 @@ impl Args {
             }
             SandboxVerb::List { json } => unless_closed(list(out, &known()?, json)),
             SandboxVerb::Show { name, json } => {
-                let known = known()?;
+                let policy = LoadedPolicy::load(&dirs, &project, None)?;
+                let known = sandboxes(&policy)?;
                 let sandbox = find(&known, &name)?;
+                let doors = doors_of(&policy, sandbox)?;
                 unless_closed(if json {
                     out.json(&sandbox_json(sandbox))
                 } else {
-                    grants(out, sandbox)
+                    grants(out, sandbox).and_then(|()| show_doors(out, &doors))
                 })
             }
             SandboxVerb::Plan { name, json, simulate } => {
@@ -167,6 +171,36 @@ impl Args {
             SandboxVerb::Part { part } => part.run(&dirs, &project),
         }
     }
+}
+
+/// The programs with doors in the rooms of a sandbox, and the sandboxes behind each.
+fn doors_of(policy: &LoadedPolicy, room: &Sandbox) -> Result<Vec<(String, String)>, Failure> {
+    let is_default = default_sandbox(policy.ir())?.name == room.name;
+    let mut doors = Vec::new();
+    for (name, rules) in ruled_programs(policy.ir())? {
+        if !needs_door(room, is_default, &name, &rules) {
+            continue;
+        }
+        let mut behind: Vec<&str> = Vec::new();
+        if opens(room, is_default, &name) {
+            let others = rules.sandboxes.iter().filter(|other| **other != room.name);
+            behind.extend(others.map(String::as_str));
+        }
+        if rules.strictest > Effect::Allow {
+            behind.push(rules.strictest.word());
+        }
+        doors.push((name, behind.join(", ")));
+    }
+    Ok(doors)
+}
+
+fn show_doors(out: &mut CommandOutput, doors: &[(String, String)]) -> std::io::Result<()> {
+    if doors.is_empty() {
+        return Ok(());
+    }
+    out.line("doors")?;
+    let width = doors.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+    doors.iter().try_for_each(|(name, behind)| out.line(format!("  {name:<width$}  {behind}")))
 }
 
 pub(super) fn sandboxes(policy: &LoadedPolicy) -> Result<Vec<Sandbox>, Failure> {
