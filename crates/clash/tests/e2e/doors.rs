@@ -152,12 +152,15 @@ fn a_program_of_the_project_is_no_door() {
 #[test]
 fn doors_are_listed_and_widening_ones_warned_about() {
     as_each_user(|m| {
-        let m = m.policy(&POLICY.replace("name = \"tools\",", "name = \"tools\", doors = [\"printenv\"],"));
+        let m = m.policy(
+            &POLICY.replace("name = \"tools\",", "name = \"tools\", doors = [\"printenv\"],"),
+        );
         m.clash(["sandbox", "show", "project"]).succeeds().says("  head      secrets\n");
         let tools = m.clash(["sandbox", "show", "tools"]).succeeds();
         tools.says("  git       deny\n").says("  printenv  keys\n");
         let warned = m.clash(["policy", "check"]).succeeds();
-        warned.says("the door `printenv` of sandbox `tools` leads to `keys`, which adds credentials");
+        warned
+            .says("the door `printenv` of sandbox `tools` leads to `keys`, which adds credentials");
     });
 }
 
