@@ -48,10 +48,14 @@ pub fn is_inert(command: &ShellCommand) -> bool {
 /// True for `source .venv/bin/activate`: the script of a virtual environment, which changes
 /// variables of the shell. The content of the file is not known.
 pub fn activates_environment(command: &ShellCommand) -> bool {
-    let is_script = |path: &str| path.ends_with("/bin/activate");
-    matches!(command.words.as_slice(),
-        [ShellWord::Known(source), ShellWord::Known(path)]
-            if (source == "source" || source == ".") && is_script(path))
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"./_-~".contains(&byte);
+    let mut words = command.text.split_ascii_whitespace();
+    command.opaque.is_some()
+        && matches!(words.next(), Some("source" | "."))
+        && words
+            .next()
+            .is_some_and(|path| path.ends_with("/bin/activate") && path.bytes().all(is_plain))
+        && words.next().is_none()
 }
 
 /// True if a `test` command evaluates no subscript. Only `-v` and `-R` evaluate. With a

@@ -117,15 +117,13 @@ impl DoorSet {
         let mut count = 0_u32;
         for place in places {
             let found = place.programs(&names_in(&place.path));
-            if found.is_empty() {
-                continue;
-            }
+            let Some(first) = found.first() else { continue };
             let doors = draft.join(count.to_string());
             fs::create_dir(&doors)?;
             fs::set_permissions(&doors, fs::Permissions::from_mode(0o755))?;
             let _ = write!(list, "{}", place.path.display());
             for name in &found {
-                link(program, &draft, &doors.join(name))?;
+                link(program, &doors.join(name), &doors.join(first))?;
                 let _ = write!(list, "\t{name}");
             }
             list.push('\n');
@@ -147,16 +145,13 @@ fn can_execute(sandbox: &Sandbox, path: &Path, world: &JudgeContext<'_>) -> bool
     judge(sandbox, &file, world).is_ok_and(|verdict| verdict.effect == Effect::Allow)
 }
 
-/// Gives `clash-door` another name: by a hard link, or by one copy for all names.
-fn link(program: &Path, draft: &Path, to: &Path) -> io::Result<()> {
+/// Gives `clash-door` another name: by a hard link, or by one copy for each directory. Inside
+/// an agent's room, no hard link leads to another directory.
+fn link(program: &Path, to: &Path, first: &Path) -> io::Result<()> {
     if fs::hard_link(program, to).is_ok() {
         return Ok(());
     }
-    let copy = draft.join("clash-door");
-    if !copy.exists() {
-        fs::copy(program, &copy)?;
-    }
-    fs::hard_link(&copy, to)
+    if to == first { fs::copy(program, to).map(drop) } else { fs::hard_link(first, to) }
 }
 
 /// A directory with programs, and its state.

@@ -264,7 +264,8 @@ fn a_script_around_a_checkout_cannot_write_instructions() {
     m.bash("echo evil > CLAUDE.md; git checkout main").is("ask", "CLAUDE.md");
     m.bash("git show y:x > CLAUDE.md && git checkout main").is("ask", "CLAUDE.md");
     m.bash("git checkout main && git apply x").is("allow", "");
-    m.bash("git stash list && git rebase main").is("deny", "git_rebase_safe");
+    // Each command has a sandbox of its own, behind a door.
+    m.bash("git stash list && git rebase main").is("allow", "");
     let ran = m.clash(["explain", "bash", "--json", "git checkout main && git apply x"]);
     assert!(
         ran.stdout.contains("\"name\": \"git_safe\"")
