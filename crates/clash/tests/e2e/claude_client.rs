@@ -105,6 +105,41 @@ fn an_allowed_command_runs_in_its_sandbox() {
     }
 }
 
+/// Every command of a script has the sandbox of its own rule, and a denied one is refused
+/// three levels down, with the chain in the trace.
+#[test]
+fn the_commands_of_a_script_have_sandboxes_of_their_own() {
+    let Some(claude) = CLAUDE.here() else { return };
+    let m = installed(Who::Me).policy(
+        r#"
+load("@clash//sandboxes.star", "git_safe", "project", "readonly")
+settings(default = allow(), default_sandbox = project)
+when({"Bash": {
+    "git": {"push": deny(reason = "the release script pushes"), glob("**"): allow(sandbox = git_safe)},
+    "grep": allow(sandbox = readonly),
+}})
+"#,
+    );
+    m.write("app/hello.txt", "hello\n");
+    m.write("app/Makefile", "deploy:\n\tsh -c 'git push origin main; echo status $$?'\n");
+    let setup = "git init -q && git config user.name n && git config user.email n@example.com";
+    assert!(m.command("sh").args(["-c", setup]).status().unwrap().success());
+    let commit = "git add -A && git commit -q -m \"$(cat <<'EOF'\nfix: it\n\nbody\nEOF\n)\" \
+                  && git log --format=%B -1 | cat && touch after";
+    let search = "git ls-files | xargs grep -n hello && echo found > result";
+    let talk = claude.run(&m, &[bash(commit), bash(search), bash("make -s deploy; date > done")]);
+    talk.results[0].says("fix: it\n\nbody");
+    talk.results[1].says("hello.txt:1:hello");
+    talk.results[2].says("the release script pushes").says("status 126");
+    for made in ["after", "result", "done"] {
+        assert!(m.project().join(made).exists(), "{made}");
+    }
+    let chain = |record: &Value| {
+        record["what"].as_str().is_some_and(|what| what == "make → sh → git push origin main")
+    };
+    assert!(records(&m, "decision").iter().any(chain), "{:?}", records(&m, "decision"));
+}
+
 /// Commands and file tools of the client mean one /tmp, which is the session's.
 #[test]
 fn tmp_is_one_directory_to_commands_and_file_tools() {
