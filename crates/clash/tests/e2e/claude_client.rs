@@ -135,7 +135,9 @@ when({"Bash": {
         assert!(m.project().join(made).exists(), "{made}");
     }
     let chain = |record: &Value| {
-        record["what"].as_str().is_some_and(|what| what == "make → sh → git push origin main")
+        record["what"]
+            .as_str()
+            .is_some_and(|what| what.ends_with("make → sh → git push origin main"))
     };
     assert!(records(&m, "decision").iter().any(chain), "{:?}", records(&m, "decision"));
 }
