@@ -97,6 +97,15 @@ fn is_public(path: &Path) -> bool {
         || name.ends_with(".pub")
 }
 
+const UNKNOWN_VARIABLES: &str = "variables are set that are known only when it runs";
+const UNKNOWN_DIRECTORY: &str = "its directory is known only when it runs";
+
+/// True if a door finds out whether a command is steered: it knows the directory, and takes
+/// no steering variable from its caller.
+pub(crate) fn is_settled_by_door(why: &str) -> bool {
+    why.starts_with(UNKNOWN_VARIABLES) || why.starts_with(UNKNOWN_DIRECTORY)
+}
+
 /// Why a command is steered; `None` if it is not. `named` are the words of the rule
 /// that allows it: an option that the rule names does not steer.
 pub fn steered(
@@ -128,7 +137,7 @@ fn variable(command: &ShellCommand, widening: SandboxWidening) -> Option<String>
     };
     let found = command.environment.iter().find(|it| steers(&it.name, it.exported))?;
     Some(match found.name.as_str() {
-        "*" => "variables are set that are known only when it runs".to_owned(),
+        "*" => UNKNOWN_VARIABLES.to_owned(),
         name => format!("the variable {name} is set in front of it"),
     })
 }
@@ -140,7 +149,7 @@ fn repository(
     named: &[String],
     context: &JudgeContext<'_>,
 ) -> Option<String> {
-    let unknown = || Some("its directory is known only when it runs".to_owned());
+    let unknown = || Some(UNKNOWN_DIRECTORY.to_owned());
     let Some(mut dir) = directory(&command.cwd, context) else { return unknown() };
     let mut subcommand = "";
     if program == "git" {

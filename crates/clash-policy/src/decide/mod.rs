@@ -216,6 +216,7 @@ impl<'a> Decider<'_, 'a> {
         let mut decision = combine(parts)?;
         if decision.mix.is_some() {
             decision.sandbox = Some(self.stack.default_sandbox().to_sandbox()?);
+            leave_to_doors(&mut decision);
         }
         for (part, command) in decision.parts.iter_mut().zip(commands) {
             part.opaque = command.opaque;
@@ -411,6 +412,20 @@ impl DecisionPart {
             judged: None,
         })
     }
+}
+
+/// Takes back the questions about commands that are asked about only because the script does
+/// not tell whether they are steered. Each of them is decided again at its door.
+fn leave_to_doors(decision: &mut Decision) {
+    for part in &mut decision.parts {
+        let why = part.steered.as_deref().unwrap_or_default();
+        if is_steering_alone(why) && steering::is_settled_by_door(why) {
+            part.effect = Effect::Allow;
+            part.steered = None;
+        }
+    }
+    let effects = decision.parts.iter().map(|part| part.effect);
+    decision.effect = effects.max().unwrap_or(Effect::Deny);
 }
 
 /// The text of a command for people. A command inside a wrapper has the text of the

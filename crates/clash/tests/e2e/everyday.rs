@@ -29,8 +29,8 @@ fn effect(m: &Machine, script: &str) -> String {
     decision["effect"].as_str().unwrap().to_owned()
 }
 
-#[test]
-fn everyday_commands_run_and_outward_ones_are_asked_about() {
+/// A project of many toolchains, with the policy of `clash init --quick`.
+fn polyglot() -> Machine {
     let m = Machine::new(Who::Me);
     m.write(
         "app/Cargo.toml",
@@ -45,6 +45,22 @@ fn everyday_commands_run_and_outward_ones_are_asked_about() {
     m.write("app/.github/workflows/ci.yml", "on: push\n");
     m.write("app/.git/HEAD", "ref: refs/heads/main\n");
     m.clash(["init", "--quick"]).succeeds();
+    m
+}
+
+#[test]
+fn a_doubt_that_a_door_settles_is_not_asked_about() {
+    let m = polyglot();
+    assert_eq!(effect(&m, "source .venv/bin/activate && pytest -q && cargo build"), "allow");
+    assert_eq!(effect(&m, "cd $(git rev-parse --show-toplevel) && git fetch && make"), "allow");
+    // A door would leave the variable out, which is not what the script says.
+    assert_eq!(effect(&m, "export RUSTC=./x; cargo build && make"), "ask");
+    assert_eq!(effect(&m, "source .venv/bin/activate && git push"), "ask");
+}
+
+#[test]
+fn everyday_commands_run_and_outward_ones_are_asked_about() {
+    let m = polyglot();
     let (mut harmless_allowed, mut harmless_denied) = (0, Vec::new());
     let mut outward_allowed = Vec::new();
     for EverydayCommand { kind, script } in commands() {
