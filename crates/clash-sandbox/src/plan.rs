@@ -89,7 +89,7 @@ pub struct PlanRequest<'a> {
 #[derive(Clone, Copy, Debug)]
 pub struct TemporaryPaths<'a> {
     /// The real path of the session's directory, which is `$TMPDIR` in [`PlanRequest::places`].
-    /// Without a session the command gets a directory of its own.
+    /// Without a session the command gets a directory of its own, except in the direct tier.
     pub session: Option<&'a Path>,
     /// The host's temporary directory, under whose name the command finds its own.
     pub host: &'a Path,
@@ -102,7 +102,7 @@ impl PlanRequest<'_> {
         self.temporary.session.is_some_and(|session| is_below(path, session))
     }
 
-    /// True if a rule is about a temporary directory that only this command has.
+    /// True if a rule is about `$TMPDIR` and there is no session.
     fn is_about_own_tmp(&self, rule: &FsRule) -> bool {
         let below = rule.pattern.fixed().strip_prefix("$TMPDIR");
         self.temporary.session.is_none()
@@ -256,7 +256,6 @@ fn make_with_mounts(
     not_yet(sandbox, &ports)?;
     let group = host.limits.cgroup.clone();
     let rules = resolve(request)?;
-    temporary::report_own(request, report);
     let mut grants = allowed(&rules, request.caches, report);
     no_planted_links(request, &rules)?;
     add_worktrees(&rules, &mut grants, report);
@@ -279,6 +278,7 @@ fn make_with_mounts(
         SandboxTier::Watched => watched_tier(&parts, net, report)?,
         SandboxTier::Room => room_tier(&parts, host, net, ports)?,
     };
+    temporary::report_own_tmp(request, room.as_ref(), watch.as_ref(), scratch.as_ref(), report);
     if watch.is_some() && sandbox.lifetime == Some(ProcessLifetime::Detached) {
         // No launcher would be left to carry out the calls.
         let rule = "lifetime: detached, where calls are watched".to_owned();

@@ -5,16 +5,16 @@
 
 use std::path::{Path, PathBuf};
 
-use clash_policy::path::is_below;
+use clash_policy::path::{LinkResolver, is_below};
 use clash_policy::{Effect, FileCaps, FsRule};
 
-use super::PlanRequest;
+use super::{PlanRequest, ScratchPlan, WatchPlan};
 use crate::plan::report::{PlanReport, ReportLine};
 use crate::plan::rights::SandboxRights;
 use crate::plan::room::{MountStep, RoomPlan};
 
 /// True if the sandbox may write temporary files and there is no session for them.
-pub(super) fn wants_own(request: &PlanRequest<'_>) -> bool {
+pub(super) fn wants_own_tmp(request: &PlanRequest<'_>) -> bool {
     let writes = |rule: &&FsRule| {
         rule.effect == Effect::Allow
             && rule.caps.intersects(FileCaps::CHANGE)
@@ -23,12 +23,36 @@ pub(super) fn wants_own(request: &PlanRequest<'_>) -> bool {
     request.sandbox.fs.iter().any(|rule| writes(&rule))
 }
 
-pub(super) fn report_own(request: &PlanRequest<'_>, report: &mut PlanReport) {
-    for rule in request.sandbox.fs.iter().filter(|rule| request.is_about_own_tmp(rule)) {
+/// Reports each rule about `$TMPDIR` of a command without a session. The planner does not
+/// resolve these rules.
+pub(super) fn report_own_tmp(
+    request: &PlanRequest<'_>,
+    room: Option<&RoomPlan>,
+    watch: Option<&WatchPlan>,
+    scratch: Option<&ScratchPlan>,
+    report: &mut PlanReport,
+) {
+    let mut rules =
+        request.sandbox.fs.iter().filter(|rule| request.is_about_own_tmp(rule)).peekable();
+    if rules.peek().is_none() {
+        return;
+    }
+    let tmp = request.disk.real(request.temporary.host);
+    let in_room = room.is_some_and(|room| room.own().contains(&tmp));
+    let (mechanism, why) = match (room, watch) {
+        _ if in_room || scratch.is_some() => {
+            ("own directory", "outside a session the command has a temporary directory of its own")
+        }
+        (None, None) => (
+            ReportLine::NOTHING,
+            "the command may change nothing, so it gets no temporary directory of its own",
+        ),
+        _ => (ReportLine::NOTHING, "the command gets no temporary directory of its own"),
+    };
+    for rule in rules {
         let FsRule { pattern, effect, caps, span, .. } = rule;
         let text = format!("{effect} {caps} {pattern} ({span})");
-        let why = "outside a session each command has a temporary directory of its own";
-        report.say(|| ReportLine::new(text, "own directory", why));
+        report.say(|| ReportLine::new(text, mechanism, why));
     }
 }
 

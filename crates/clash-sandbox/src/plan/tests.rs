@@ -196,6 +196,39 @@ fn without_a_room_every_open_is_watched() {
 }
 
 #[test]
+fn only_a_command_with_its_own_tmp_reports_one() {
+    let world = PlanWorld::new();
+    let reported = |fs: Vec<FsRule>, rooms: RoomSupport| {
+        let sandbox = sandbox(fs);
+        let request = PlanRequest {
+            sandbox: &sandbox,
+            places: &world.places,
+            cage: &world.cage,
+            disk: &Disk::default(),
+            extra: &[],
+            in_force: &NoOtherSandboxes,
+            temporary: TemporaryPaths { session: None, host: &world.places.tmp },
+            caches: None,
+            doors: &[],
+        };
+        let (_, report) = plan_with_report(&request, &HostFacts { rooms, ..host() }).unwrap();
+        let about = |line: &&ReportLine| line.rule.contains("$TMPDIR");
+        report.lines.iter().filter(about).map(|line| line.mechanism).collect::<Vec<_>>()
+    };
+    for rooms in [host().rooms, RoomSupport::Unprivileged] {
+        let rules = |caps, more| vec![allow("r", "$PWD"), allow(caps, "$TMPDIR"), more];
+        let harmless = || allow("r", "$HOME/.gitconfig");
+        // The direct tier makes no temporary directory.
+        assert_eq!(reported(rules("r", harmless()), rooms.clone()), [ReportLine::NOTHING]);
+        assert_eq!(reported(rules("rwcd", harmless()), rooms.clone()), ["own directory"]);
+        assert_eq!(reported(rules("r", allow("w", "$PWD/src")), rooms.clone()), ["own directory"]);
+        // A rule names the host's directory itself.
+        let tmp = world.places.tmp.to_str().unwrap();
+        assert_eq!(reported(rules("rwcd", allow("rwcd", tmp)), rooms), [ReportLine::NOTHING]);
+    }
+}
+
+#[test]
 fn what_has_to_be_watched_is_refused_where_nothing_can_be() {
     let world = PlanWorld::new();
     let mut deaf = host();

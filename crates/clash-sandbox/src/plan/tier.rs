@@ -59,7 +59,7 @@ pub(super) fn beyond_landlock(
         || limits.processes.is_some()
         || limits.wall_seconds.is_some()
         || request.sandbox.lifetime == Some(ProcessLifetime::Action)
-        || temporary::wants_own(request)
+        || temporary::wants_own_tmp(request)
 }
 
 /// True if nothing is denied inside a tree that may be changed. A mount over a denied path
