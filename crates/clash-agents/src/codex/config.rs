@@ -223,7 +223,7 @@ impl CodexHooks {
         }
         unended |= old_block(&toml, &mut edits);
         let start = edits.iter().map(|edit| edit.range.start).min().unwrap_or_default();
-        let mut without = toml.apply(edits);
+        let mut without = toml.apply(edits)?;
         // Clash added the line end in front of its tables, if nothing follows it.
         if unended && without.len() == start {
             let end = without.strip_suffix("\r\n").or(without.strip_suffix('\n'));

@@ -71,7 +71,7 @@ pub(super) fn switch_off(text: &str) -> Result<String, SettingsError> {
             return Err(SettingsError::Taken(KEY.to_owned()));
         }
         let ours = format!("{OFF_WRITTEN}{KEPT}");
-        return Ok(toml.apply(vec![TextEdit::insert(value.start, ours)]));
+        return toml.apply(vec![TextEdit::insert(value.start, ours)]);
     }
     // The line goes behind the last key that belongs to no table.
     let statements = toml.statements();
@@ -84,7 +84,7 @@ pub(super) fn switch_off(text: &str) -> Result<String, SettingsError> {
     let newline = toml.newline();
     let line = format!("{CHANGE}{ADDED}{newline}");
     let line = if unended { format!("{newline}{line}") } else { line };
-    Ok(toml.apply(vec![TextEdit::insert(at, line)]))
+    toml.apply(vec![TextEdit::insert(at, line)])
 }
 
 /// The text as it was before [`switch_off`]. If the value is no longer clash's, the user
@@ -111,7 +111,7 @@ pub(super) fn restore(text: &str) -> Result<String, SettingsError> {
     } else {
         return Ok(text.to_owned());
     };
-    Ok(toml.apply(vec![edit]))
+    toml.apply(vec![edit])
 }
 
 /// The length in bytes of the value at the start of this text.

@@ -97,7 +97,7 @@ impl SettingsEdit for FlatHooks {
                 edits.extend(document.append(&document.root, &items));
             }
         }
-        let filled = document.apply(edits);
+        let filled = document.apply(edits)?;
         // A new file has nothing of the user: no mark behind the bracket.
         Ok(if fresh { format!("{}\n", filled.replacen("{ ", "{", 1)) } else { filled })
     }
@@ -122,7 +122,7 @@ impl SettingsEdit for FlatHooks {
                 ItemRemoval::All => return Ok(String::new()),
             },
         }
-        Ok(document.apply(edits))
+        document.apply(edits)
     }
 
     fn commands(&self, text: &str) -> Result<Vec<HookCommand>, SettingsError> {

@@ -186,7 +186,7 @@ pub(crate) fn install(text: &str, wiring: &HookEntries) -> Result<String, Settin
         let new = JsonDocument::parse("{}", JsonSyntax::Strict)?;
         let items: Vec<NewItem> =
             env_item(wiring).into_iter().chain([hooks_item(wiring)]).collect();
-        let filled = new.apply(new.append(&new.root, &items));
+        let filled = new.apply(new.append(&new.root, &items))?;
         // A new file has nothing of the user: no mark behind the bracket.
         return Ok(format!("{}\n", filled.replacen("{ ", "{", 1)));
     }
@@ -230,7 +230,7 @@ pub(crate) fn install(text: &str, wiring: &HookEntries) -> Result<String, Settin
     if !new.is_empty() {
         edits.extend(document.append(&document.root, &new));
     }
-    Ok(document.apply(edits))
+    document.apply(edits)
 }
 
 /// Removes clash's entries from a settings text. A text without them stays the same.
@@ -262,7 +262,7 @@ pub(crate) fn uninstall(text: &str, format: &HookFormat) -> Result<String, Setti
             None => return Ok(String::new()),
         },
     }
-    Ok(document.apply(edits))
+    document.apply(edits)
 }
 
 fn remove_hooks(

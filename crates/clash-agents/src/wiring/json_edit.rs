@@ -25,6 +25,7 @@ use std::ops::Range;
 
 use serde_json::Value;
 
+use super::SettingsError;
 use super::text_edit::{TextEdit, apply_edits};
 
 /// A JSON text and the places of its values.
@@ -259,8 +260,9 @@ impl<'a> JsonDocument<'a> {
         Some(TextEdit { range: inside..close, text: comments })
     }
 
-    pub(crate) fn apply(&self, edits: Vec<TextEdit>) -> String {
-        apply_edits(self.text, edits)
+    /// The text with these edits.
+    pub(crate) fn apply(&self, edits: Vec<TextEdit>) -> Result<String, SettingsError> {
+        apply_edits(self.text, edits).ok_or(SettingsError::UnsafeEdits)
     }
 }
 

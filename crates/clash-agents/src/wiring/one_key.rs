@@ -89,10 +89,10 @@ impl SettingsEdit for OneKey {
             }
             let ours = serde_json::Value::from(self.value.as_str());
             let text = format!("{ours}{}{users}{}", KEPT.0, KEPT.1);
-            return Ok(document.apply(vec![document.replace(value, 0, text)]));
+            return document.apply(vec![document.replace(value, 0, text)]);
         }
         let item = NewItem { key: Some(self.key), value: NewValue::String(self.value.clone()) };
-        let filled = document.apply(document.append(&document.root, &[item]));
+        let filled = document.apply(document.append(&document.root, &[item]))?;
         // A new file has nothing of the user: no mark behind the bracket.
         let fresh = without.trim().is_empty();
         Ok(if fresh { format!("{}\n", filled.replacen("{ ", "{", 1)) } else { filled })
@@ -106,12 +106,12 @@ impl SettingsEdit for OneKey {
         };
         if let Some((users, length)) = kept(&document, value).filter(|_| self.takes_comments()) {
             let edit = document.replace(value, length, users.to_owned());
-            return Ok(document.apply(vec![edit]));
+            return document.apply(vec![edit]);
         }
-        Ok(match document.remove(&document.root, &[at]) {
+        match document.remove(&document.root, &[at]) {
             ItemRemoval::Edits(edits) => document.apply(edits),
-            ItemRemoval::All => String::new(),
-        })
+            ItemRemoval::All => Ok(String::new()),
+        }
     }
 
     fn commands(&self, _text: &str) -> Result<Vec<HookCommand>, SettingsError> {

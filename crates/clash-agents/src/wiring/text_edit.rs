@@ -19,16 +19,44 @@ impl TextEdit {
     }
 }
 
-/// The text with these edits, whose ranges do not overlap.
-pub(crate) fn apply_edits(text: &str, mut edits: Vec<TextEdit>) -> String {
+/// The text with these edits. `None` if ranges overlap, leave the text or cut a character:
+/// text of the user could be lost.
+pub(crate) fn apply_edits(text: &str, mut edits: Vec<TextEdit>) -> Option<String> {
     edits.sort_by_key(|edit| (edit.range.start, edit.range.end));
     let mut edited = String::with_capacity(text.len());
     let mut at = 0;
     for edit in edits {
-        edited.push_str(text.get(at..edit.range.start).unwrap_or_default());
+        edited.push_str(text.get(at..edit.range.start)?);
+        text.get(edit.range.clone())?;
         edited.push_str(&edit.text);
         at = edit.range.end;
     }
-    edited.push_str(text.get(at..).unwrap_or_default());
-    edited
+    edited.push_str(text.get(at..)?);
+    Some(edited)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn edited(text: &str, ranges: &[Range<usize>]) -> Option<String> {
+        let edits = ranges.iter().map(|range| TextEdit { range: range.clone(), text: "x".into() });
+        apply_edits(text, edits.collect())
+    }
+
+    #[test]
+    fn text_outside_of_the_ranges_stays() {
+        assert_eq!(edited("aäb", &[]).as_deref(), Some("aäb"));
+        assert_eq!(edited("aäb", &[3..4, 0..0]).as_deref(), Some("xaäx"));
+        assert_eq!(edited("aäb", &[1..1, 1..3]).as_deref(), Some("axxb"));
+    }
+
+    #[test]
+    fn edits_that_could_lose_text_are_refused() {
+        for (start, end) in [(0, 2), (2, 3), (2, 2), (0, 9), (9, 9), (3, 1)] {
+            let edit = TextEdit::remove(Range { start, end });
+            assert_eq!(apply_edits("aäb", vec![edit]), None, "{start}..{end}");
+        }
+        assert_eq!(edited("aäb", &[0..3, 1..4]), None);
+    }
 }

@@ -116,8 +116,9 @@ impl<'a> TomlText<'a> {
         if self.text.contains("\r\n") { "\r\n" } else { "\n" }
     }
 
-    pub(crate) fn apply(&self, edits: Vec<TextEdit>) -> String {
-        apply_edits(self.text, edits)
+    /// The text with these edits.
+    pub(crate) fn apply(&self, edits: Vec<TextEdit>) -> Result<String, SettingsError> {
+        apply_edits(self.text, edits).ok_or(SettingsError::UnsafeEdits)
     }
 }
 
@@ -212,7 +213,7 @@ mod tests {
             at = statement.range.end;
         }
         assert_eq!(at, TEXT.len());
-        assert_eq!(text.apply(Vec::new()), TEXT);
+        assert_eq!(text.apply(Vec::new()).unwrap(), TEXT);
     }
 
     #[test]
@@ -249,7 +250,7 @@ mod tests {
         let text = TomlText::parse(TEXT).unwrap();
         let gone: Vec<TextEdit> =
             text.statements().iter().skip(1).take(1).map(TomlStatement::removed).collect();
-        assert_eq!(text.apply(gone), TEXT.replacen("a = [ # x\r\n 1,\r\n]\r\n", "", 1));
+        assert_eq!(text.apply(gone).unwrap(), TEXT.replacen("a = [ # x\r\n 1,\r\n]\r\n", "", 1));
         assert!(TomlText::parse("a = ").is_err());
     }
 }

@@ -25,6 +25,8 @@ pub enum SettingsError {
     UnknownHookCommand(String),
     #[error("shell prefix `{}` could not be recognised again", .0.display())]
     UnknownPrefix(PathBuf),
+    #[error("clash's changes could lose text of this file, so it stays as it is")]
+    UnsafeEdits,
 }
 
 impl SettingsError {
@@ -50,7 +52,7 @@ impl SettingsError {
             Self::Inline(_) => {
                 Some("write it as tables, such as [[hooks.PreToolUse]], and try again")
             }
-            Self::UnknownHookCommand(_) | Self::UnknownPrefix(_) => None,
+            Self::UnknownHookCommand(_) | Self::UnknownPrefix(_) | Self::UnsafeEdits => None,
         }
     }
 }
