@@ -1,5 +1,8 @@
 //! Where agents keep their own state. `clash run` lets a whole agent write it, except the
-//! files in it that steer the agent.
+//! settings in it that steer the agent.
+//!
+//! `~/.claude.json` is both: Claude Code keeps its state there, and settings of the user, for
+//! example MCP servers. So it stays writable.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -12,36 +15,37 @@ use crate::variables;
 pub struct AgentHome {
     pub program: &'static str,
     /// Paths below the home directory, unless a variable names another path.
-    state: &'static [StateDir],
+    state: &'static [StateEntry],
 }
 
+/// A file or directory of an agent's state.
 #[derive(Debug)]
-struct StateDir {
+struct StateEntry {
     path: &'static str,
-    /// The variable that names this directory.
+    /// The variable that names another path for it.
     variable: Option<&'static str>,
     /// The files and directories in it that steer the agent.
     settings: &'static [&'static str],
-    file: bool,
+    is_file: bool,
 }
 
-const fn directory(path: &'static str, settings: &'static [&'static str]) -> StateDir {
-    StateDir { path, variable: None, settings, file: false }
+const fn directory(path: &'static str, settings: &'static [&'static str]) -> StateEntry {
+    StateEntry { path, variable: None, settings, is_file: false }
 }
 
 const fn movable_directory(
     path: &'static str,
     variable: &'static str,
     settings: &'static [&'static str],
-) -> StateDir {
-    StateDir { path, variable: Some(variable), settings, file: false }
+) -> StateEntry {
+    StateEntry { path, variable: Some(variable), settings, is_file: false }
 }
 
-const fn file(path: &'static str) -> StateDir {
-    StateDir { path, variable: None, settings: &[], file: true }
+const fn file(path: &'static str) -> StateEntry {
+    StateEntry { path, variable: None, settings: &[], is_file: true }
 }
 
-const fn home(program: &'static str, state: &'static [StateDir]) -> AgentHome {
+const fn home(program: &'static str, state: &'static [StateEntry]) -> AgentHome {
     AgentHome { program, state }
 }
 
@@ -156,11 +160,11 @@ pub fn find_home(program: &OsStr) -> Option<&'static AgentHome> {
 
 impl AgentHome {
     pub fn places(&self, user: &UserContext) -> Vec<StatePlace> {
-        let place = |state: &StateDir| {
+        let place = |state: &StateEntry| {
             let moved = state.variable.and_then(|name| user.path_variable(name));
             let path = moved.unwrap_or_else(|| user.home.join(state.path));
             let settings = state.settings.iter().map(|name| path.join(name)).collect();
-            StatePlace { path, settings, file: state.file }
+            StatePlace { path, settings, is_file: state.is_file }
         };
         self.state.iter().map(place).collect()
     }
@@ -173,7 +177,7 @@ pub struct StatePlace {
     /// The paths in it that steer the agent.
     pub settings: Vec<PathBuf>,
     /// True if it is a file and not a directory.
-    pub file: bool,
+    pub is_file: bool,
 }
 
 #[cfg(test)]

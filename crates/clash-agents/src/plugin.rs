@@ -2,8 +2,10 @@
 //! commands: OpenCode, Kilo, pi.
 //!
 //! A plugin sends `{"event", "session", "cwd", "tool", "input", "call"}`. It lets the tool
-//! run only after `{"decision": "allow"}`; an `input` in the answer replaces the tool's.
-//! The plugin refuses after any other answer, and if none comes within twenty seconds.
+//! run after `{"decision": "allow"}`; an `input` in the answer replaces the tool's. After
+//! `{"decision": "ask"}` pi asks its user, if it has a user interface, and lets the tool
+//! run after a yes; OpenCode and Kilo refuse. Each plugin refuses after any other answer, and
+//! if none comes within twenty seconds.
 
 use serde::Deserialize;
 use serde_json::{Map, Value, json};

@@ -8,6 +8,8 @@ use starlark::values::{Heap, Value};
 
 use crate::language_error::{LanguageError, LanguageResult};
 
+/// Merges dicts and lists of dicts into a new dict. A tuple key becomes one key for each of
+/// its alternatives. Any other value is an error.
 pub(crate) fn merge<'v>(trees: &[Value<'v>], heap: Heap<'v>) -> LanguageResult<Value<'v>> {
     let mut merged = SmallMap::new();
     // In older versions rules of the library were a list of trees.

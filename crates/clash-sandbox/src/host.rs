@@ -83,7 +83,8 @@ pub fn probe_and_record(file: &Path) -> HostFacts {
     facts
 }
 
-/// The facts of the record if they are still true, without trying anything.
+/// The facts of the record that was written under the present conditions. Tries nothing, so
+/// a fact may have changed since.
 #[cfg(target_os = "linux")]
 pub fn read_recorded(file: &Path) -> Option<HostFacts> {
     record::find(&record::text(file)?, &record::key()?)

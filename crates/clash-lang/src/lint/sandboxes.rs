@@ -11,8 +11,8 @@ use clash_policy::{Effect, FileCaps, FileUse, FsRule, JudgeContext, Sandbox};
 use super::own;
 use crate::diagnostic::PolicyWarning;
 
-/// Files with keys and tokens, below the home directory: the name in the warning, and a
-/// file that the lint imagines there.
+/// Files with keys, tokens, cookies or typed commands, below the home directory: the name in
+/// the warning, and a file that the lint imagines there.
 const CREDENTIAL_FILES: &[(&str, &str)] = &[
     (".ssh", ".ssh/id_ed25519"),
     (".gnupg", ".gnupg/private-keys-v1.d/key"),
@@ -72,7 +72,8 @@ fn open_default(sandbox: &Sandbox) -> Option<PolicyWarning> {
     })
 }
 
-/// One warning for each rule that grants reading credentials.
+/// One warning for each rule in a file of the user that allows reading one of
+/// [`CREDENTIAL_FILES`]. Rules of the library get none.
 fn credentials(sandbox: &Sandbox, places: &PolicyPlaces) -> Vec<PolicyWarning> {
     let world = JudgeContext::without_disk(places);
     let mut opened: Vec<(usize, Vec<&str>)> = Vec::new();

@@ -22,6 +22,8 @@ pub(super) struct PreparedCall {
 }
 
 impl ScriptWalker {
+    /// Adds the commands of a simple command: those in its substitutions, those of an alias
+    /// with its name, then the command itself. If there is no program, its assignments last.
     pub(super) fn simple(
         &mut self,
         source: &SourceText,

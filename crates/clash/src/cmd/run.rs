@@ -182,7 +182,7 @@ impl<'a> AgentRoom<'a> {
         let caches = (!wired).then(|| dirs.caches_of(project, &disk));
         let mut room = Self { dirs, project, state, fixed, grants, caches };
         for place in agent.iter().flat_map(|home| home.places(&dirs.for_agents())) {
-            if !place.file {
+            if !place.is_file {
                 // The agent itself would create it on its first start.
                 create_private(&place.path).map_err(|error| {
                     Failure::new(format!("cannot create {}: {error}", place.path.display()))

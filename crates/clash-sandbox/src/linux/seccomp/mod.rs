@@ -103,8 +103,8 @@ pub(crate) struct FilterSurface {
     pub(crate) internet: bool,
     /// Unix sockets are allowed.
     pub(crate) unix: bool,
-    /// The room has its own System V objects.
-    pub(crate) own_ipc: bool,
+    /// The command runs in a room, which has its own System V objects and its own mounts.
+    pub(crate) in_room: bool,
     /// The command may change nothing. Then the filter also refuses changes of modes,
     /// owners and times, which Landlock does not restrict.
     pub(crate) frozen: bool,
@@ -144,7 +144,7 @@ impl FilterSurface {
         Self {
             internet: plan.net == NetworkMode::Allow || room.is_some_and(|room| room.own_network),
             unix: room.is_some_and(|room| room.unix_sockets),
-            own_ipc: room.is_some(),
+            in_room: room.is_some(),
             inside: room.map_or_else(Default::default, |room| room.inside),
             watched: plan.watch.as_ref().map(|watch| match watch {
                 WatchPlan { sight: Some(_), .. } => WatchedCalls::Looks,

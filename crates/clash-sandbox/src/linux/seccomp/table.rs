@@ -73,7 +73,7 @@ pub(super) fn table(surface: FilterSurface) -> Vec<CallRow> {
     rows.extend(kernel_surface(surface));
     // All processes of a user share System V objects, and these have no path. So no other
     // mechanism can restrict them.
-    if !surface.own_ipc {
+    if !surface.in_room {
         rows.extend(rows![Eperm; SYS_shmget SYS_shmat SYS_shmctl SYS_shmdt SYS_semget SYS_semop
             SYS_semctl SYS_semtimedop SYS_msgget SYS_msgsnd SYS_msgrcv SYS_msgctl]);
     }
@@ -161,7 +161,8 @@ fn kernel_surface(surface: FilterSurface) -> Vec<CallRow> {
     rows
 }
 
-/// Calls that the monitor carries out, and calls that would bypass it.
+/// Calls that the monitor carries out, except the `fchmod` family, which [`table`] adds. Also
+/// calls that must fail beside a monitor: `openat2` and Landlock.
 fn watched_calls(surface: FilterSurface, watched: WatchedCalls) -> Vec<CallRow> {
     use CallAnswer::*;
     let mut rows = Vec::with_capacity(48);
@@ -190,7 +191,7 @@ fn watched_calls(surface: FilterSurface, watched: WatchedCalls) -> Vec<CallRow> 
             SYS_link SYS_symlink]);
     }
     // Without a room, no mount hides files from inotify.
-    if !surface.own_ipc {
+    if !surface.in_room {
         rows.extend(rows![Watch; SYS_inotify_add_watch]);
     }
     if !surface.frozen {
@@ -202,8 +203,8 @@ fn watched_calls(surface: FilterSurface, watched: WatchedCalls) -> Vec<CallRow> 
     rows
 }
 
-/// Calls that look at a path. Of calls with a newer form that programs do not need, only
-/// the older form is listed.
+/// Calls that look at a path. If programs do not need the newer form of a call, the monitor
+/// carries out only the older one, and the newer one fails.
 fn looks() -> Vec<CallRow> {
     use CallAnswer::*;
     let mut rows = Vec::with_capacity(20);

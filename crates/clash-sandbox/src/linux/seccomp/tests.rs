@@ -28,13 +28,13 @@ fn errno(number: i32) -> u32 {
 const CLOSED: FilterSurface = FilterSurface {
     internet: false,
     unix: false,
-    own_ipc: false,
+    in_room: false,
     frozen: false,
     inside: RoomInterior::Commands,
     watched: None,
 };
 const INTERNET: FilterSurface = FilterSurface { internet: true, ..CLOSED };
-const ROOM: FilterSurface = FilterSurface { internet: true, unix: true, own_ipc: true, ..CLOSED };
+const ROOM: FilterSurface = FilterSurface { internet: true, unix: true, in_room: true, ..CLOSED };
 const NESTING: FilterSurface = FilterSurface { inside: RoomInterior::Rooms, ..ROOM };
 const MONITORS: FilterSurface = FilterSurface { inside: RoomInterior::Monitors, ..ROOM };
 const LOOKS: FilterSurface = FilterSurface { watched: Some(WatchedCalls::Looks), ..CLOSED };

@@ -141,7 +141,8 @@ pub(crate) fn run_beside<T: Sync + 'static>(
 }
 
 /// Runs `start` with the batch scheduling policy: a process that it starts does not preempt
-/// others, nor this one, when it is new or woken. Nothing else changes.
+/// others, nor this one, when it is new or woken. It keeps that policy; this thread gets its
+/// old one back. If the policy cannot be changed, `start` runs all the same.
 pub(crate) fn with_batch_scheduling<T>(start: impl FnOnce() -> T) -> T {
     let patient = use_batch_scheduling();
     let started = start();
@@ -151,8 +152,8 @@ pub(crate) fn with_batch_scheduling<T>(start: impl FnOnce() -> T) -> T {
     started
 }
 
-/// Sets the batch scheduling policy for this process. Returns true if it was the normal
-/// policy before.
+/// Changes the policy of this thread from normal to batch. Returns false if it was not
+/// normal or cannot be changed.
 pub(crate) fn use_batch_scheduling() -> bool {
     schedule(libc::SCHED_OTHER, libc::SCHED_BATCH)
 }

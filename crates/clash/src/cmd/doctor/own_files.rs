@@ -1,5 +1,8 @@
 //! Checks clash's own directories: the user owns them and can write them, no other user
-//! can, and no record has a time in the future.
+//! can, and no record has a time in the future. To try writing, it writes a probe file in
+//! each and removes it.
+//!
+//! Also checks that the compiler is there, and that the record about this machine was true.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -29,7 +32,8 @@ pub(super) fn look(scene: &DoctorContext) -> Vec<DoctorFinding> {
     findings
 }
 
-/// True if the recorded facts are still true. Clash asks for the other facts at every launch.
+/// True if rooms, listener, overlays and surroundings are still as recorded. The other
+/// recorded facts are not compared: the cgroup, for example, differs between terminals.
 fn is_same(
     recorded: &clash_sandbox::facts::HostFacts,
     now: &clash_sandbox::facts::HostFacts,
