@@ -178,8 +178,8 @@ pub struct WatchPlan {
     pub processes: ProcView,
     /// The number of names that the command may make; removed names are given back.
     pub files: Option<u64>,
-    /// The visible paths, where no mount hides the others. Every call that looks at a path
-    /// is then watched too.
+    /// The visible paths, where no mount hides the invisible ones. Every call that looks at
+    /// a path is then watched too.
     pub sight: Option<VisiblePaths>,
     /// The record of removed links. Without it, no directory gets another parent.
     pub former_links: Option<PathBuf>,
@@ -436,7 +436,8 @@ fn of_trees(rights: &SandboxRights, rules: &[ResolvedRule<'_>]) -> SandboxRights
     fixed
 }
 
-/// The rules with their paths on this disk, and everything else that decides about rights.
+/// The rules with their paths on this disk, with the cage, the baseline, the grants without a
+/// rule and the files that git obeys.
 fn rights(
     request: &PlanRequest<'_>,
     rules: &[ResolvedRule<'_>],

@@ -2,9 +2,9 @@
 //!
 //! The agent opens a file itself, after the hook has answered. In between, a command in
 //! the background can exchange a directory and a link. The kernel refuses links that the
-//! sandbox does not allow; the hook notices the others. After the call the path must lead
-//! to the same file, and the text that the tool gave to the model must be the text of that
-//! file.
+//! sandbox does not allow; the hook notices links that it allows. After the call the path
+//! must lead to the same file, and the text that the tool gave to the model must be the text
+//! of that file.
 //!
 //! Limits: if the command takes the exchange back before the second look, the hook
 //! notices it only if the client reports the text that it has read.

@@ -63,6 +63,7 @@ pub(crate) struct BpfAssembler {
 }
 
 impl BpfAssembler {
+    /// A new label, not yet placed.
     pub(crate) fn label(&mut self) -> BpfLabel {
         self.labels.push(None);
         BpfLabel(self.labels.len() - 1)
@@ -81,14 +82,17 @@ impl BpfAssembler {
         self.push(LOAD, offset, JumpTarget::Next, JumpTarget::Next);
     }
 
+    /// Keeps only these bits of the loaded word.
     pub(crate) fn and(&mut self, mask: u32) {
         self.push(AND, mask, JumpTarget::Next, JumpTarget::Next);
     }
 
+    /// Ends the program with this answer.
     pub(crate) fn ret(&mut self, value: u32) {
         self.push(RET, value, JumpTarget::Next, JumpTarget::Next);
     }
 
+    /// Tests the loaded word.
     pub(crate) fn jump(&mut self, test: BpfTest, yes: JumpTarget, no: JumpTarget) {
         let (code, k) = match test {
             BpfTest::Equal(k) => (JEQ, k),

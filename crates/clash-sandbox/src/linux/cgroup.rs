@@ -57,6 +57,8 @@ pub(crate) struct RoomCgroup {
 }
 
 impl RoomCgroup {
+    /// Makes a cgroup with these limits below `parent`, and removes those of ended launchers
+    /// there.
     pub(crate) fn new(parent: &Path, limits: &ResourceLimits) -> io::Result<Self> {
         sweep(parent);
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;

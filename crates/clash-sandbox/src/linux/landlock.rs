@@ -250,6 +250,7 @@ impl PendingGrants {
         }
     }
 
+    /// The error with the path of the grant.
     pub(crate) fn error(&self, MissedGrant { at, error }: MissedGrant) -> LaunchError {
         let grant = self.grants.get(at).map(|(path, _)| OsStr::from_bytes(path.as_bytes()));
         let entry = || self.baseline.get(at.checked_sub(self.grants.len())?);

@@ -417,7 +417,7 @@ impl MountTree {
     }
 }
 
-/// Removes an empty directory on the room's root, and its parents that have nothing else.
+/// Removes an empty directory on the room's root, and its parents that become empty.
 fn remove_directories(root: &OwnedFd, path: &Path) -> MountResult<()> {
     for dir in path.ancestors().filter(|dir| !dir.as_os_str().is_empty()) {
         match unlinkat(root, dir, AtFlags::REMOVEDIR) {

@@ -39,6 +39,7 @@ impl StreamFacts {
         Some(Self { fd, kind, flags, device_major: libc::major(meta.st_rdev) })
     }
 
+    /// The access mode: read, write or both.
     pub(crate) fn mode(&self) -> OFlags {
         self.flags & OFlags::RWMODE
     }
@@ -60,6 +61,7 @@ impl StandardStreams {
         self.0
     }
 
+    /// For each stream, whether it is a terminal.
     pub(crate) fn terminals(&self) -> [bool; 3] {
         self.0.map(|stream| stream.is_some_and(|stream| stream.is_terminal()))
     }
@@ -110,6 +112,8 @@ impl InheritedStdio {
         Self { terminal, input: read_only_input(streams, again), returned }
     }
 
+    /// Restores the terminal's settings and the position in the input file, and gives returned
+    /// files their content. Errors are ignored.
     pub(crate) fn put_back(&self) {
         if let Some(before) = &self.terminal {
             let _ = tcsetattr(stdin(), OptionalActions::Now, before);

@@ -68,6 +68,7 @@ pub fn has_caches(sandbox: &Sandbox) -> bool {
     sandbox.fs.iter().any(is_cache)
 }
 
+/// True if changes below the rule's path stay in a cache of the project's own.
 pub(crate) fn is_cache(rule: &FsRule) -> bool {
     rule.writes == WriteTarget::Project
 }

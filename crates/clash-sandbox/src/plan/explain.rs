@@ -49,6 +49,7 @@ pub(super) fn files(report: &mut PlanReport, limits: &ResourceLimits, watch: Opt
     }
 }
 
+/// Reports each deny, and then the protections and gaps of the tier.
 pub(super) fn tier(
     report: &mut PlanReport,
     rules: &[ResolvedRule<'_>],

@@ -101,6 +101,8 @@ pub(super) fn no_planted_links(
     }
 }
 
+/// Adds the git directories of linked worktrees to the grants, for each rule with
+/// `follow_worktrees` whose directory is one.
 pub(super) fn add_worktrees(
     rules: &[ResolvedRule<'_>],
     grants: &mut Vec<PathGrant>,
@@ -178,6 +180,7 @@ pub(super) fn add_extra(
     Ok(())
 }
 
+/// The baseline entries that exist, with the rights that no rule takes from them.
 pub(super) fn baseline_left(
     disk: &Disk,
     rules: &[ResolvedRule<'_>],
@@ -219,6 +222,7 @@ pub(super) fn baseline_left(
 
 const MERGED: [&str; 4] = ["/bin", "/sbin", "/lib", "/lib64"];
 
+/// True if one grant alone gives all these rights at the path.
 pub(super) fn covered(grants: &[PathGrant], path: &Path, caps: FileCaps) -> bool {
     grants.iter().any(|g| is_below(path, &g.path) && g.caps.contains(caps))
 }

@@ -37,6 +37,7 @@ impl ResolvedRule<'_> {
         format!("{} {caps} {pattern} ({span})", self.rule.word())
     }
 
+    /// The paths that the rule is about, relative to the fixed part of its pattern.
     pub(super) fn region(&self) -> RuleRegion {
         match self.rule.pattern {
             PathPattern::Subpath { .. } => RuleRegion::Below,
@@ -79,6 +80,8 @@ impl ResolvedRule<'_> {
     }
 }
 
+/// Looks up the path of each rule on this disk, except rules about `$TMPDIR` without a
+/// session.
 pub(super) fn resolve<'a>(request: &PlanRequest<'a>) -> Result<Vec<ResolvedRule<'a>>, PlanError> {
     let resolve = |rule: &'a FsRule| {
         let written = request.places.expand(rule.pattern.fixed()).map_err(|source| {
@@ -106,7 +109,8 @@ pub(super) fn links_of(rules: &[ResolvedRule<'_>], disk: &Disk) -> Vec<PathBuf> 
     rules.iter().filter(linked).flat_map(|rule| disk.links_on(&rule.written).0).collect()
 }
 
-/// Follows symlinks as far as the path exists, keeps the rest, and looks up the type.
+/// Follows symlinks as far as the path exists, keeps the names behind that, and looks up
+/// the type.
 pub(super) fn real(disk: &Disk, path: &Path) -> io::Result<(PathBuf, FoundPath)> {
     let real = disk.real(path);
     let found = match fs::metadata(&real) {

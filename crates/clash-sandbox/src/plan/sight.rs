@@ -1,4 +1,5 @@
-//! The visible paths in the watched tier, where nothing can be mounted over the others.
+//! The visible paths in the watched tier, where nothing can be mounted over the invisible
+//! ones.
 //! They are the same as in a room.
 //!
 //! A room shows the paths of its rules, the baseline and the launcher, and the directories
@@ -35,6 +36,8 @@ pub(crate) enum TreeVisibility {
 }
 
 impl TreeVisibility {
+    /// A tree is visible if the command has any right on it, and writable if it may change
+    /// something there.
     pub(crate) fn with(caps: FileCaps) -> Self {
         match caps {
             none if none.is_empty() => Self::Not,
@@ -70,6 +73,7 @@ impl VisiblePaths {
         }
     }
 
+    /// How much of this path the command sees.
     pub fn visibility(&self, path: &Path) -> PathVisibility {
         let way = self.places.get(path).is_some_and(|place| place.way);
         if way || self.in_tree(path) != TreeVisibility::Not {

@@ -31,6 +31,8 @@ use crate::plan::room::SharedPorts;
 use crate::plan::sight::{TreeVisibility, VisiblePaths};
 use crate::worktree;
 
+/// The direct tier if it is enough, else a room, else the watched tier. The tiers without a
+/// room need a newer Landlock.
 pub(super) fn choose(beyond_landlock: bool, host: &HostFacts) -> Result<SandboxTier, PlanError> {
     let tier = match (beyond_landlock, &host.rooms) {
         (true, RoomSupport::Unprivileged | RoomSupport::Root) => return Ok(SandboxTier::Room),

@@ -104,6 +104,7 @@ pub(super) fn room(
 }
 
 impl MountSources<'_> {
+    /// The paths that exist and where the rights may change, in order.
     pub(super) fn marks(&self) -> BTreeMap<PathBuf, RightsMark> {
         let mut marks = BTreeMap::new();
         let mut add = |path: &Path, found: FoundPath, named: bool| {

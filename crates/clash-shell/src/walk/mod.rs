@@ -2,7 +2,7 @@
 //!
 //! The walk runs nothing and reads no file. After a branch, only facts that hold on
 //! every path are known: after `a && x=1` the value of `x` is unknown. The work is
-//! bounded by the length of the script; the rest is opaque.
+//! bounded by the length of the script; commands beyond that bound are opaque.
 
 mod arithmetic;
 mod braces;

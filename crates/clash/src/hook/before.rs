@@ -22,6 +22,7 @@ struct DecidedCall {
 }
 
 impl HookCall<'_> {
+    /// Decides a tool call before it runs.
     pub(super) fn before(&self) -> Result<HookAnswer, HookError> {
         let Some(action) = self.action()? else { return Ok(HookAnswer::Silent) };
         // Not only for commands: a skill may start some of its own.

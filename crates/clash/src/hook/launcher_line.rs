@@ -95,8 +95,8 @@ impl HookCall<'_> {
             .map_or_else(|| LaunchWay::Instructed(line), LaunchWay::Rewritten))
     }
 
-    /// The answer to the line that clash told the model to run, if its approval still
-    /// lies there. The launcher decides the rest.
+    /// The answer to the line that clash told the model to run, if its approval is still
+    /// there. The launcher then judges the command inside the line again.
     pub(super) fn answer_instructed(&self, script: &str) -> Result<Option<HookAnswer>, HookError> {
         if self.agent.abilities.confines != ConfinementMethod::Instruct {
             return Ok(None);

@@ -9,6 +9,8 @@ use crate::trace::{TraceEvent, TraceRecord};
 use crate::{judged, tell, temporary, watch};
 
 impl HookCall<'_> {
+    /// Records the start of the session, removes old temporary directories, and answers with
+    /// the rules, or with the reason why every action is denied.
     pub(super) fn session_start(&self) -> Result<HookAnswer, HookError> {
         let record = TraceRecord {
             agent: Some(self.agent.name.to_owned()),

@@ -60,11 +60,13 @@ impl LaunchContext {
         clash_agents::find_agent(&self.session.as_ref()?.agent)
     }
 
+    /// The policy of the project, with the rules of the session.
     pub(super) fn load_policy(&self) -> Result<LoadedPolicy, LauncherError> {
         let session = self.session.as_ref().map(|session| session.dir.as_path());
         Ok(LoadedPolicy::load(&self.dirs, &self.project, session)?)
     }
 
+    /// Decides a script by this policy, as the session's agent or as `terminal`.
     pub(super) fn decide(
         &self,
         policy: &LoadedPolicy,
@@ -121,6 +123,7 @@ impl LaunchContext {
         }
     }
 
+    /// Adds a record to the session's trace. Does nothing without a session.
     pub(super) fn trace(
         &self,
         event: TraceEvent,

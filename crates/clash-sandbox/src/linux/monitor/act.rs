@@ -114,6 +114,7 @@ impl MonitorWorker {
         }
     }
 
+    /// Carries out one call of the command, if the rules permit it, and answers it.
     pub(super) fn carry_out(&mut self, job: MonitorJob) {
         let MonitorJob { id, act } = job;
         let makes = matches!(
@@ -368,6 +369,7 @@ pub(super) fn itself(object: &OwnedFd) -> String {
     object.as_raw_fd().to_string()
 }
 
+/// The metadata of a name. If it is a link, those of the link itself.
 pub(super) fn look(at: &HeldName) -> Result<Stat, Errno> {
     let leaf = at.leaf.strip_suffix(b"/").unwrap_or(&at.leaf);
     rustix::fs::statat(&at.dir, leaf, AtFlags::SYMLINK_NOFOLLOW)
@@ -377,6 +379,7 @@ pub(super) fn exists(at: &HeldName) -> bool {
     look(at).is_ok()
 }
 
+/// Device and inode.
 pub(super) fn identity(meta: &Stat) -> (u64, u64) {
     (meta.st_dev, meta.st_ino)
 }

@@ -71,6 +71,7 @@ pub(super) enum FormerState {
 }
 
 impl FormerLinks {
+    /// Opens the record, or makes it. If that fails, or without a path, there is no record.
     pub(super) fn open(path: Option<&Path>) -> Self {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let open = |path: &Path| openat(CWD, path, flags, Mode::from_raw_mode(0o600));

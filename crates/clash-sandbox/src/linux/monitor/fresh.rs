@@ -45,6 +45,8 @@ impl OwnCreations {
         Self { repositories, directories, trees: BTreeMap::new(), files, inode_of }
     }
 
+    /// Records a directory that the room has just made. If it is a repository that
+    /// the policy permits to make, also records its tree.
     pub(super) fn directory(&mut self, path: &Path) {
         let Some(inode) =
             (self.inode_of)(path).filter(|_| self.directories.len() < MAX_RECORDED_PATHS)
@@ -58,6 +60,8 @@ impl OwnCreations {
         self.directories.insert(path, inode);
     }
 
+    /// Records a file that the room has just made. If it ties a new linked worktree to its
+    /// repository, also records the worktree.
     pub(super) fn file(&mut self, path: &Path) {
         let Some(inode) = (self.inode_of)(path).filter(|_| self.files.len() < MAX_RECORDED_PATHS)
         else {
@@ -105,6 +109,7 @@ impl OwnCreations {
         path.parent().is_some_and(|dir| self.is_new(dir))
     }
 
+    /// True if the room has made this file, or the repository or worktree around the path.
     pub(super) fn covers(&self, path: &Path) -> bool {
         self.files.get(path).is_some_and(|inode| self.is_still(path, *inode))
             || (self.trees.iter())

@@ -63,6 +63,7 @@ impl LeavingWorktrees {
         self.covers(path) && kept()
     }
 
+    /// Forgets a worktree whose directory the command has removed: the removal is complete.
     pub(super) fn gone(&mut self, dir: &Path) {
         self.trees.retain(|tree| tree != dir);
     }

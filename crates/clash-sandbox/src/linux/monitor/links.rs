@@ -44,6 +44,7 @@ enum LinkStep {
 }
 
 impl MonitorWorker {
+    /// Makes a symbolic link, if `may_lead` permits its text.
     pub(super) fn symlink(&self, target: &[u8], at: &HeldName) -> ActResult {
         self.check(&at.path, FileCaps::CREATE)?;
         self.no_way_in(&at.path)?;

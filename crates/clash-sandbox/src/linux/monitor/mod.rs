@@ -190,6 +190,7 @@ pub(crate) struct WaitingMonitor {
 }
 
 impl WaitingMonitor {
+    /// Gives the monitor its listener. From then on it answers calls.
     pub(crate) fn start(self, listener: OwnedFd) {
         // If the outer thread has ended, the listener is dropped and every watched call
         // fails.

@@ -28,6 +28,8 @@ const MAX_WAITING_OPENS: usize = 200;
 const MAX_OPEN_TRIES: u32 = 16;
 
 impl MonitorWorker {
+    /// Opens a file for the command and answers the call. An open that may block waits in a
+    /// thread of its own.
     pub(super) fn open(&mut self, id: u64, at: CallPlace, request: OpenRequest) {
         let opened = match at {
             CallPlace::Opened(_) if request.writes() => Err(Errno::ACCESS),

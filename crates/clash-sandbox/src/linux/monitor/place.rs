@@ -175,10 +175,13 @@ impl<'a> PathFinder<'a> {
         Self { caller, sight, links: MAX_LINKS, looks: false }
     }
 
+    /// For calls that look at a path, and open or change nothing.
     pub(super) fn looking(caller: &'a CallingProcess<'a>, sight: Option<&'a VisiblePaths>) -> Self {
         Self { looks: true, ..Self::new(caller, sight) }
     }
 
+    /// Finds the object or the name that the caller's path means. With `follow`, also follows a
+    /// link at its end.
     pub(super) fn find(mut self, spot: CallPath, follow: bool) -> Result<CallPlace, Errno> {
         let Some(mut path) = spot.path else {
             let object = self.caller.directory(spot.dir)?;

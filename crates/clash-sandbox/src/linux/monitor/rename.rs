@@ -15,6 +15,7 @@ use super::head::is_part;
 use super::place::{CallPlace, real};
 
 impl MonitorWorker {
+    /// Renames a file or directory, or exchanges two, if the rules permit it for both names.
     pub(super) fn rename(&mut self, from: CallPlace, to: CallPlace, flags: u32) -> ActResult {
         let [from, to] = [self.name(from, Errno::BUSY)?, self.name(to, Errno::BUSY)?];
         let flags = RenameFlags::from_bits(flags).ok_or(Errno::INVAL)?;
@@ -132,6 +133,7 @@ impl MonitorWorker {
         Ok(())
     }
 
+    /// Makes a hard link. The new name must not give more rights on the file.
     pub(super) fn link(&mut self, from: &OwnedFd, to: CallPlace) -> ActResult {
         let to = self.name(to, Errno::EXIST)?;
         if exists(&to) {

@@ -188,6 +188,7 @@ mod data {
         16 + 8 * argument
     }
 
+    /// The high half of an argument.
     pub(super) const fn high(argument: u32) -> u32 {
         low(argument) + 4
     }

@@ -67,6 +67,7 @@ macro_rules! rows {
     };
 }
 
+/// The calls with another answer than a plain yes, in no order.
 pub(super) fn table(surface: FilterSurface) -> Vec<CallRow> {
     use CallAnswer::*;
     let mut rows: Vec<CallRow> = Vec::with_capacity(128);
@@ -248,6 +249,7 @@ pub(super) struct CallSpan {
     pub(super) answer: CallAnswer,
 }
 
+/// Sorts the rows by number, and joins neighbours with the same answer.
 pub(super) fn spans(mut rows: Vec<CallRow>) -> Vec<CallSpan> {
     rows.sort_unstable_by_key(|(number, ..)| *number);
     let mut spans: Vec<CallSpan> = Vec::with_capacity(rows.len());

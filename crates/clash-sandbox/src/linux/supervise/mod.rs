@@ -9,10 +9,11 @@
 //! Signals of the terminal or the kernel to the group have already arrived. `SIGSTOP`
 //! cannot be blocked, so stopping the launcher that way leaves the command running.
 //!
-//! When the command ends, everything else in the room ends. Process 1 waits for a pipe that
-//! only the launcher holds, and when process 1 ends, the kernel kills the rest. The same
-//! happens when the launcher is killed. If the policy says that processes live on, the
-//! launcher tells process 1 before it exits, and process 1 stays until it is alone.
+//! When the command ends, every other process in the room ends. Process 1 waits for a pipe
+//! that only the launcher holds, and when process 1 ends, the kernel kills the processes of
+//! its namespace. The same happens when the launcher is killed. If the policy says that
+//! processes live on, the launcher tells process 1 before it exits, and process 1 stays
+//! until it is alone.
 //!
 //! Without a room, the guard process is the command's parent ([`guard`]). It reports the
 //! events of the command.
@@ -79,6 +80,7 @@ impl RoomKeeper {
         Ok(Self { kind, ports, group, outputs: None, doors: None })
     }
 
+    /// The keeper of a command without a room.
     pub(crate) fn of_children(
         group: Option<RoomCgroup>,
         scratch: Option<ScratchDirectory>,
@@ -134,9 +136,10 @@ impl RoomKeeper {
         }
     }
 
-    /// Ends the room. Process 1 ends, the kernel kills the others, and all are gone when
-    /// this returns. If process 1 is alone, there is nothing to wait for. It then ends
-    /// after the launcher, and takes the room down while the caller already continues.
+    /// Ends the room. Process 1 ends, the kernel kills the processes of its namespace, and
+    /// all are gone when this returns. If process 1 is alone, there is nothing to wait for.
+    /// It then ends after the launcher, and takes the room down while the caller already
+    /// continues.
     fn end(&mut self, lives_on: bool) {
         // Dropped last.
         let outputs = self.outputs.take();
@@ -292,6 +295,7 @@ pub(crate) enum CommandEnd {
 }
 
 impl CommandEnd {
+    /// Ends this process as the command ended.
     pub(crate) fn repeat(self) -> ! {
         match self {
             Self::Exit(code) => sys::exit_now(code),
@@ -334,6 +338,7 @@ fn goes_on(child: libc::pid_t) -> bool {
     matches!(waitid(WaitId::Pid(child), look), Ok(Some(_)))
 }
 
+/// The end of a process, or `None` if it only stopped or continued.
 pub(crate) fn ended(status: WaitStatus) -> Option<CommandEnd> {
     let exit = status.exit_status().map(CommandEnd::Exit);
     exit.or_else(|| status.terminating_signal().map(CommandEnd::Signal))

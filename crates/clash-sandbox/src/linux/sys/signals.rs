@@ -47,6 +47,7 @@ pub(crate) fn hold_signals() -> io::Result<SignalMask> {
     Ok(SignalMask(unsafe { before.assume_init() }))
 }
 
+/// Sets the signal mask of this thread.
 pub(crate) fn set_mask(mask: &SignalMask) -> io::Result<()> {
     // SAFETY: points at an initialised set; nothing is written back.
     check(c_long::from(unsafe {

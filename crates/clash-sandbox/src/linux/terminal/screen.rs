@@ -3,7 +3,7 @@
 //! A terminal is a programmable device that the user trusts. It has the clipboard. It
 //! answers questions by typing into the program that reads it. It shows earlier text, for
 //! example the question whether this command may run. So the filter passes only output from
-//! a list of harmless sequences, and drops the rest. The list:
+//! a list of harmless sequences, and drops all other output. The list:
 //!
 //! - text, tabs, line ends, the bell, colours, character sets, cursor shapes;
 //! - movement and erasing inside the command's own lines. The cursor stops at the line on
