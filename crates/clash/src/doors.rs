@@ -10,6 +10,7 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clash_policy::decide::DecideError;
 use clash_policy::doors::{RuledProgram, needs_door, ruled_programs};
@@ -20,7 +21,7 @@ use clash_policy::{Effect, FileCaps, FileUse, JudgeContext, Sandbox};
 use clash_sandbox::disk::Disk;
 use clash_sandbox::door::DoorDirectory;
 
-use crate::dirs::{Dirs, create_private};
+use crate::dirs::{Dirs, create_private, write_private};
 use crate::env;
 use crate::policy::LoadedPolicy;
 
@@ -30,8 +31,8 @@ const SYSTEM_DIRECTORIES: [&str; 5] = ["/usr/local/bin", "/usr/bin", "/bin", "/u
 /// The directories of git's own programs, from a directory with `git`.
 const GIT_CORE: [&str; 2] = ["../libexec/git-core", "../lib/git-core"];
 
-/// The file with the list of directories and names. It is written last.
-const LIST: &str = "list";
+/// Directories of doors that no list names are removed after this time.
+const MAX_UNUSED_TIME: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DoorError {
@@ -47,6 +48,8 @@ pub(crate) enum DoorError {
 #[derive(Debug, Default)]
 pub(crate) struct DoorSet {
     pub(crate) directories: Vec<DoorDirectory>,
+    /// Programs of which rules refuse some arguments, or ask about them.
+    pub(crate) restricted: Vec<String>,
 }
 
 impl DoorSet {
@@ -58,15 +61,14 @@ impl DoorSet {
         is_default: bool,
         world: &JudgeContext<'_>,
     ) -> Result<Self, DoorError> {
-        let program = door_program();
-        let places = search_directories();
-        let key = cache_key(policy, sandbox, is_default, &program, &places);
         let all = dirs.doors();
-        let own = all.join(key);
-        if let Some(known) = Self::read(&own) {
+        let list = all.join(list_name(policy, sandbox, is_default));
+        if let Some(known) = Self::read(&list) {
             return Ok(known);
         }
         let mut ruled = ruled_programs(policy.ir())?;
+        let restricted = ruled.iter().filter(|(_, rules)| rules.strictest > Effect::Allow);
+        let restricted = restricted.map(|(name, _)| name.clone()).collect();
         ruled.retain(|name, rules| needs_door(sandbox, is_default, name, rules));
         let sandboxes = policy.sandboxes().map_err(DecideError::from)?;
         let sandboxes = sandboxes.iter().map(|sandbox| sandbox.to_sandbox());
@@ -75,13 +77,14 @@ impl DoorSet {
             let named = sandboxes.iter().filter(|other| rules.sandboxes.contains(&other.name));
             std::iter::once(sandbox).chain(named).any(|sandbox| can_execute(sandbox, path, world))
         };
-        let made = Self::make(&all, &own, &program, &places, &|place: &Path| {
+        let names_in = |place: &Path| -> Vec<String> {
             let here = ruled.iter().filter(|(name, rules)| executable(&place.join(name), rules));
             here.map(|(name, _)| name.clone()).collect()
-        });
-        made.map_err(|source| match source.kind() {
-            io::ErrorKind::NotFound if !program.exists() => DoorError::Missing { path: program },
-            _ => DoorError::Make { path: all, source },
+        };
+        let draft = DoorDraft { all: &all, list: &list, restricted, names_in: &names_in };
+        draft.make().map_err(|source| match door_program() {
+            program if !program.exists() => DoorError::Missing { path: program },
+            _ => DoorError::Make { path: all.clone(), source },
         })
     }
 
@@ -92,50 +95,107 @@ impl DoorSet {
         directory.names.iter().find(|known| *known == name).map(String::as_str)
     }
 
-    fn read(own: &Path) -> Option<Self> {
-        let list = fs::read_to_string(own.join(LIST)).ok()?;
-        let directories = list.lines().enumerate().map(|(number, line)| {
-            let mut words = line.split('\t').map(str::to_owned);
-            let at = PathBuf::from(words.next().unwrap_or_default());
-            DoorDirectory { at, doors: own.join(number.to_string()), names: words.collect() }
-        });
-        Some(Self { directories: directories.collect() })
-    }
-
-    fn make(
-        all: &Path,
-        own: &Path,
-        program: &Path,
-        places: &[PlaceOfPrograms],
-        names_in: &dyn Fn(&Path) -> Vec<String>,
-    ) -> io::Result<Self> {
-        create_private(all)?;
-        let draft = all.join(format!(".{}", std::process::id()));
-        let _ = fs::remove_dir_all(&draft);
-        create_private(&draft)?;
-        let mut list = String::new();
-        let mut count = 0_u32;
-        for place in places {
-            let found = place.programs(&names_in(&place.path));
-            let Some(first) = found.first() else { continue };
-            let doors = draft.join(count.to_string());
-            fs::create_dir(&doors)?;
-            fs::set_permissions(&doors, fs::Permissions::from_mode(0o755))?;
-            let _ = write!(list, "{}", place.path.display());
-            for name in &found {
-                link(program, &doors.join(name), &doors.join(first))?;
-                let _ = write!(list, "\t{name}");
+    /// Reads a list. `None` if there is none, or if a path that it was made from has changed.
+    fn read(list: &Path) -> Option<Self> {
+        let text = fs::read_to_string(list).ok()?;
+        let mut set = Self::default();
+        for line in text.lines() {
+            let mut words = line.split('\t');
+            match words.next()? {
+                STAMPED => {
+                    let (stamp, path) = (words.next()?, words.next()?);
+                    if path_stamp(Path::new(path)) != stamp {
+                        return None;
+                    }
+                }
+                RESTRICTED => set.restricted.extend(words.map(str::to_owned)),
+                DOORS => {
+                    let doors = list.with_file_name(words.next()?);
+                    let at = PathBuf::from(words.next()?);
+                    let names = words.map(str::to_owned).collect();
+                    set.directories.push(DoorDirectory { at, doors, names });
+                }
+                _ => return None,
             }
-            list.push('\n');
-            count += 1;
         }
-        fs::write(draft.join(LIST), list)?;
-        // Another launcher may have made the same directory meanwhile.
-        if fs::rename(&draft, own).is_err() {
-            fs::remove_dir_all(&draft)?;
-        }
-        Self::read(own).ok_or_else(|| io::ErrorKind::NotFound.into())
+        Some(set)
     }
+}
+
+/// The first words of the lines of a list.
+const STAMPED: &str = "stamp";
+const RESTRICTED: &str = "restricted";
+const DOORS: &str = "doors";
+
+/// Doors that are about to be made.
+struct DoorDraft<'a> {
+    all: &'a Path,
+    list: &'a Path,
+    restricted: Vec<String>,
+    names_in: &'a dyn Fn(&Path) -> Vec<String>,
+}
+
+impl DoorDraft<'_> {
+    /// Makes the doors in a new directory, and then the list, which names the directory.
+    fn make(self) -> io::Result<DoorSet> {
+        create_private(self.all)?;
+        remove_unused(self.all);
+        let program = door_program();
+        let mut list = format!("{STAMPED}\t{}\t{}\n", path_stamp(&program), program.display());
+        let own = format!("{:x}.{}", fnv_hash(now().as_bytes()), std::process::id());
+        create_private(&self.all.join(&own))?;
+        let mut known: Vec<PathBuf> = Vec::new();
+        for path in search_directories() {
+            let is_text = path.to_str().is_some_and(|text| !text.contains(['\t', '\n']));
+            if !is_text {
+                continue;
+            }
+            let _ = writeln!(list, "{STAMPED}\t{}\t{}", path_stamp(&path), path.display());
+            let Ok(place) = fs::canonicalize(&path) else { continue };
+            if known.contains(&place) {
+                continue;
+            }
+            let found = programs(&place, &(self.names_in)(&place), &self.restricted);
+            if let Some(first) = found.first() {
+                let below = format!("{own}/{}", known.len());
+                let doors = self.all.join(&below);
+                fs::create_dir(&doors)?;
+                fs::set_permissions(&doors, fs::Permissions::from_mode(0o755))?;
+                for name in &found {
+                    link(&program, &doors.join(name), &doors.join(first))?;
+                }
+                let place = place.display();
+                let _ = writeln!(list, "{DOORS}\t{below}\t{place}\t{}", found.join("\t"));
+            }
+            known.push(place);
+        }
+        if !self.restricted.is_empty() {
+            let _ = writeln!(list, "{RESTRICTED}\t{}", self.restricted.join("\t"));
+        }
+        write_private(self.list, list.as_bytes())?;
+        DoorSet::read(self.list).ok_or_else(|| io::ErrorKind::Interrupted.into())
+    }
+}
+
+/// Removes old directories of doors that no list names.
+fn remove_unused(all: &Path) {
+    let entries: Vec<PathBuf> =
+        fs::read_dir(all).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
+    let lists = entries.iter().filter(|path| path.is_file());
+    let lists: Vec<String> = lists.filter_map(|path| fs::read_to_string(path).ok()).collect();
+    for dir in entries.iter().filter(|path| path.is_dir()) {
+        let name = dir.file_name().map(|name| format!("\t{}/", name.to_string_lossy()));
+        let is_named = name.is_some_and(|name| lists.iter().any(|list| list.contains(&name)));
+        let age = fs::metadata(dir).and_then(|meta| meta.modified()).map(|time| time.elapsed());
+        let is_old = matches!(age, Ok(Ok(age)) if age > MAX_UNUSED_TIME);
+        if is_old && !is_named {
+            let _ = fs::remove_dir_all(dir);
+        }
+    }
+}
+
+fn now() -> String {
+    format!("{:?}", std::time::SystemTime::now())
 }
 
 /// True if a sandbox may execute a program. A door to a program that no sandbox of its rules
@@ -154,28 +214,24 @@ fn link(program: &Path, to: &Path, first: &Path) -> io::Result<()> {
     if to == first { fs::copy(program, to).map(drop) } else { fs::hard_link(first, to) }
 }
 
-/// A directory with programs, and its state.
-struct PlaceOfPrograms {
-    path: PathBuf,
-    stamp: (u64, u64, i64, i64),
-}
-
-impl PlaceOfPrograms {
-    /// The programs of these names. In the directory of git's own programs, also all other
-    /// names of git, for example `git-push`.
-    fn programs(&self, names: &[String]) -> Vec<String> {
-        let is_program = |name: &&String| {
-            let found = fs::metadata(self.path.join(name));
-            found.is_ok_and(|meta| meta.is_file() && meta.mode() & 0o111 != 0)
-        };
-        let mut found: Vec<String> = names.iter().filter(is_program).cloned().collect();
-        if is_git_core(&self.path) && found.iter().any(|name| name == "git") {
-            let entries = fs::read_dir(&self.path).into_iter().flatten().flatten();
-            let others = entries.filter_map(|entry| entry.file_name().into_string().ok());
-            found.extend(others.filter(|name| is_git_builtin(&self.path, name)));
+/// The programs of these names in a directory. In the directory of git's own programs, also
+/// all other names of git, for example `git-push`, if rules restrict git.
+fn programs(place: &Path, names: &[String], restricted: &[String]) -> Vec<String> {
+    let is_program = |name: &&String| {
+        let found = fs::metadata(place.join(name));
+        found.is_ok_and(|meta| meta.is_file() && meta.mode() & 0o111 != 0)
+    };
+    let mut found: Vec<String> = names.iter().filter(is_program).cloned().collect();
+    if is_git_core(place) {
+        let has_git = |names: &[String]| names.iter().any(|name| name == "git");
+        if !has_git(&found) || !has_git(restricted) {
+            return Vec::new();
         }
-        found
+        let entries = fs::read_dir(place).into_iter().flatten().flatten();
+        let others = entries.filter_map(|entry| entry.file_name().into_string().ok());
+        found.extend(others.filter(|name| is_git_builtin(place, name)));
     }
+    found
 }
 
 fn is_git_core(dir: &Path) -> bool {
@@ -189,43 +245,37 @@ fn is_git_builtin(dir: &Path, name: &str) -> bool {
         && matches!((identity("git"), identity(name)), (Ok(a), Ok(b)) if a == b)
 }
 
-/// The directories of the search path and of the system, by their real paths.
-fn search_directories() -> Vec<PlaceOfPrograms> {
-    let mut places: Vec<PlaceOfPrograms> = Vec::new();
-    let listed = env::path_list().into_iter().chain(SYSTEM_DIRECTORIES.map(PathBuf::from));
-    let with_git = listed.flat_map(|path| {
+/// The directories of the search path and of the system.
+fn search_directories() -> Vec<PathBuf> {
+    let mut places: Vec<PathBuf> = Vec::new();
+    for path in env::path_list().into_iter().chain(SYSTEM_DIRECTORIES.map(PathBuf::from)) {
         let of_git = GIT_CORE.map(|below| path.join(below));
-        std::iter::once(path).chain(of_git)
-    });
-    for path in with_git {
-        let Ok(path) = fs::canonicalize(&path) else { continue };
-        let is_text = path.to_str().is_some_and(|text| !text.contains(['\t', '\n']));
-        if !is_text || places.iter().any(|known| known.path == path) {
-            continue;
-        }
-        if let Ok(meta) = fs::metadata(&path)
-            && meta.is_dir()
-        {
-            let stamp = (meta.dev(), meta.ino(), meta.mtime(), meta.mtime_nsec());
-            places.push(PlaceOfPrograms { path, stamp });
+        // Of git's directories, only those that exist.
+        let of_git = of_git.into_iter().filter(|path| path.is_dir());
+        for place in std::iter::once(path.clone()).chain(of_git) {
+            if place.is_absolute() && !places.contains(&place) {
+                places.push(place);
+            }
         }
     }
     places
 }
 
-fn cache_key(
-    policy: &LoadedPolicy,
-    sandbox: &Sandbox,
-    is_default: bool,
-    program: &Path,
-    places: &[PlaceOfPrograms],
-) -> String {
-    let stamp = fs::metadata(program).map(|meta| (meta.ino(), meta.size(), meta.mtime_nsec()));
-    let mut text = format!("{:?} {} {is_default}", policy.ir().digest(), sandbox.name);
-    let _ = write!(text, " {:?} {:?}", sandbox.doors, stamp.ok());
-    for place in places {
-        let _ = write!(text, " {:?} {:?}", place.path, place.stamp);
+/// The state of a path. It changes if a directory gets another entry.
+fn path_stamp(path: &Path) -> String {
+    match fs::metadata(path) {
+        Ok(meta) => {
+            let (seconds, nanoseconds) = (meta.mtime(), meta.mtime_nsec());
+            format!("{}:{}:{}:{seconds}:{nanoseconds}", meta.dev(), meta.ino(), meta.size())
+        }
+        Err(_) => "-".to_owned(),
     }
+}
+
+/// The name of the list of a sandbox.
+fn list_name(policy: &LoadedPolicy, sandbox: &Sandbox, is_default: bool) -> String {
+    let mut text = format!("{:?} {} {is_default}", policy.ir().digest(), sandbox.name);
+    let _ = write!(text, " {:?} {:?} {:?}", sandbox.doors, env::path_list(), door_program());
     format!("{:016x}", fnv_hash(text.as_bytes()))
 }
 

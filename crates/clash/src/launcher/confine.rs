@@ -7,8 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clash_policy::decide::{SandboxMix, default_sandbox};
-use clash_policy::doors::ruled_programs;
-use clash_policy::{Effect, FileCaps, JudgeContext, PolicyPlaces, Sandbox, steering};
+use clash_policy::{FileCaps, JudgeContext, PolicyPlaces, Sandbox, steering};
 use clash_sandbox::disk::Disk;
 use clash_sandbox::door::{DoorDirectory, DoorService};
 use clash_sandbox::facts::{HostFacts, RoomSupport};
@@ -104,15 +103,12 @@ impl LaunchContext {
         if set.directories.is_empty() {
             return Ok(None);
         }
-        let ruled = ruled_programs(policy.ir()).map_err(DecisionError::from)?;
-        let restricted = ruled.into_iter().filter(|(_, rules)| rules.strictest > Effect::Allow);
         Ok(Some(RoomDoors {
             context: self,
             policy,
             room,
             is_default,
             set,
-            restricted: restricted.map(|(name, _)| name).collect(),
             mounted: RefCell::default(),
             mix: mix.cloned(),
             answers,

@@ -104,8 +104,6 @@ pub(super) struct RoomDoors<'a> {
     pub(super) room: &'a Sandbox,
     pub(super) is_default: bool,
     pub(super) set: DoorSet,
-    /// Programs of which rules refuse some arguments.
-    pub(super) restricted: Vec<String>,
     /// The directories with doors in the room. The planner leaves out directories that the
     /// room may change.
     pub(super) mounted: RefCell<Vec<PathBuf>>,
@@ -244,7 +242,7 @@ impl RoomDoors<'_> {
 
     /// True if a rule refuses some arguments of a program, or asks about them.
     fn is_restricted(&self, name: &str) -> bool {
-        self.restricted.iter().any(|known| known == name)
+        self.set.restricted.iter().any(|known| known == name)
     }
 
     /// The path of the visitor's working directory on the host. A room shows the session's
