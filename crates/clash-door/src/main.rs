@@ -4,10 +4,16 @@
 //! It has no rights of its own and trusts nothing. A room can replace or imitate it, and
 //! gains nothing by that.
 
-#![no_main]
+#![cfg_attr(target_os = "linux", no_main)]
 
 #[cfg(target_os = "linux")]
 mod attend;
 #[cfg(target_os = "linux")]
 #[expect(unsafe_code, reason = "signals and execveat, each with its reason")]
 mod sys;
+
+/// Rooms exist on Linux only.
+#[cfg(not(target_os = "linux"))]
+fn main() {
+    std::process::exit(clash_door::REFUSED_STATUS);
+}

@@ -74,3 +74,17 @@ pub struct DoorDirectory {
     pub doors: PathBuf,
     pub names: Vec<String>,
 }
+
+/// Rooms exist on Linux only, so no visit comes.
+#[cfg(not(target_os = "linux"))]
+impl DoorVisit {
+    pub fn read(&self) -> std::io::Result<DoorVisitor> {
+        Err(std::io::ErrorKind::Unsupported.into())
+    }
+
+    pub fn run_here(&self, _: &OwnedFd) {}
+
+    pub fn refuse(&self, _: Option<&DoorVisitor>, _: &str) {}
+
+    pub fn follow(self, _: DoorVisitor, _: &std::path::Path, _: impl FnOnce(&DoorVisitor)) {}
+}
