@@ -10,6 +10,8 @@
 //! patterns. It also prevents the rename of a directory with a mount inside. A pattern that
 //! allows opens the tree from its fixed part downwards.
 
+mod doors;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -479,33 +481,6 @@ impl<'a> MountPlanner<'a> {
         }
         let cache = own || in_cache;
         self.outer.push(OuterMark { path: path.to_path_buf(), shape, cover, cache });
-    }
-
-    /// Puts doors in the place of programs. A directory that commands may change gets none:
-    /// its programs run in the room.
-    fn doors(&mut self) {
-        for directory in self.sources.request.doors {
-            let at = &directory.at;
-            let caps = self.sources.caps(at, false);
-            if caps.intersects(FileCaps::CHANGE) {
-                continue;
-            }
-            let over = !caps.is_empty();
-            if !over {
-                let inside = |step: &MountStep| matches!(step, MountStep::Bind { path, .. } | MountStep::Cover { path, .. } | MountStep::Cache { path, .. } if is_below(at, path));
-                if self.steps.iter().any(inside) {
-                    continue;
-                }
-                self.directory(at);
-            }
-            self.steps.push(MountStep::Doors {
-                at: at.clone(),
-                doors: directory.doors.clone(),
-                names: directory.names.clone(),
-                over,
-                overlay: self.overlay,
-            });
-        }
     }
 
     /// Mounts the project's own cache.

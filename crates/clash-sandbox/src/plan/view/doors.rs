@@ -1,0 +1,36 @@
+//! The doors of a room: mounts over directories with programs.
+
+use clash_policy::FileCaps;
+use clash_policy::path::is_below;
+
+use super::MountPlanner;
+use crate::plan::room::MountStep;
+
+impl MountPlanner<'_> {
+    /// Puts doors in the place of programs. A directory that commands may change gets none:
+    /// its programs run in the room.
+    pub(super) fn doors(&mut self) {
+        for directory in self.sources.request.doors {
+            let at = &directory.at;
+            let caps = self.sources.caps(at, false);
+            if caps.intersects(FileCaps::CHANGE) {
+                continue;
+            }
+            let over = !caps.is_empty();
+            if !over {
+                let inside = |step: &MountStep| matches!(step, MountStep::Bind { path, .. } | MountStep::Cover { path, .. } | MountStep::Cache { path, .. } if is_below(at, path));
+                if self.steps.iter().any(inside) {
+                    continue;
+                }
+                self.directory(at);
+            }
+            self.steps.push(MountStep::Doors {
+                at: at.clone(),
+                doors: directory.doors.clone(),
+                names: directory.names.clone(),
+                over,
+                overlay: self.overlay,
+            });
+        }
+    }
+}
