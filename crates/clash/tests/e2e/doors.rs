@@ -126,7 +126,7 @@ fn a_command_that_runs_another_gives_it_no_rights() {
 fn a_program_gets_the_name_that_the_policy_judged() {
     as_each_user(|m| {
         let m = machine(m);
-        let forms = "exec -a git-push /usr/bin/git ssh://host.invalid/x main";
+        let forms = "exec -a git-push $$(command -v git) ssh://host.invalid/x main";
         m.write("app/Makefile", &format!("SHELL = /bin/bash\nall:\n\t{forms}\n"));
         let ran = script(&m, "make -s all; head -n 1 ~/secret");
         assert!(ran.stderr.contains("is not a git command"), "{ran:?}");
