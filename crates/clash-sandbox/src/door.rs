@@ -84,7 +84,7 @@ impl DoorVisit {
 
     pub fn run_here(&self, _: &OwnedFd) {}
 
-    pub fn refuse(&self, _: Option<&DoorVisitor>, _: &str) {}
+    pub fn refuse(&self, _: &DoorVisitor, _: &str) {}
 
     pub fn follow(self, _: DoorVisitor, _: &std::path::Path, _: impl FnOnce(&DoorVisitor)) {}
 }

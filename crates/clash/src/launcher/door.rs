@@ -51,37 +51,30 @@ const HARMLESS_VARIABLES: [&str; 13] = [
     "TZ",
 ];
 
-/// The questions of the policy that the user has answered with yes for a script.
-#[derive(Clone, Debug)]
-pub(super) enum AnsweredQuestions {
-    /// Those about commands of these words.
-    About(Vec<Vec<ShellWord>>),
-    /// All: the user wrote the command into settings.
-    All,
-}
+/// The commands of a script about which the policy asked, and the user said yes.
+#[derive(Clone, Debug, Default)]
+pub(super) struct AnsweredQuestions(Vec<Vec<ShellWord>>);
 
 impl AnsweredQuestions {
-    /// The commands of a script whose question the user has answered.
     pub(super) fn of_script(script: &str, decision: &Decision) -> Self {
-        let commands = clash_shell::find_commands(script);
-        let asked = decision.parts.iter().zip(commands);
+        if decision.effect < Effect::Ask {
+            return Self::default();
+        }
+        let asked = decision.parts.iter().zip(clash_shell::find_commands(script));
         let asked = asked.filter(|(part, _)| part.effect == Effect::Ask);
-        Self::About(asked.map(|(_, command)| command.words).collect())
+        Self(asked.map(|(_, command)| command.words).collect())
     }
 
     fn include(&self, words: &[String], home: &Path) -> bool {
-        match self {
-            Self::All => true,
-            Self::About(commands) => commands.iter().any(|command| {
-                let (Some((program, script)), Some((name, words))) =
-                    (command.split_first(), words.split_first())
-                else {
-                    return false;
-                };
-                let is_same = program.known().and_then(program_name) == Some(name);
-                is_same && is_expansion(script, words, home)
-            }),
-        }
+        self.0.iter().any(|command| {
+            let (Some((program, script)), Some((name, words))) =
+                (command.split_first(), words.split_first())
+            else {
+                return false;
+            };
+            let is_same = program.known().and_then(program_name) == Some(name);
+            is_same && is_expansion(script, words, home)
+        })
     }
 }
 
@@ -125,18 +118,18 @@ enum DoorAnswer {
 
 impl DoorService for RoomDoors<'_> {
     fn open(&self, visit: DoorVisit) {
-        let Ok(visitor) = visit.read() else {
-            return visit.refuse(None, "");
-        };
+        // The visitor sees that its socket closes, and says so.
+        let Ok(visitor) = visit.read() else { return };
         let name = self.set.name_at(&visitor.door).filter(|_| self.is_mounted(&visitor.door));
         let Some(name) = name else {
-            return visit.refuse(Some(&visitor), "clash: there is no door of this name\n");
+            return visit.refuse(&visitor, "clash: there is no door of this name\n");
         };
         let words = judged_words(&visitor, name);
         let line = command_line(&words);
         let cwd = self.host_directory(&visitor);
         let judged = words.first().map_or(name, String::as_str);
-        let answer = self.answer(&words, &line, judged, cwd.as_deref());
+        let known = cwd.as_ref().map(|cwd| cwd.path.as_path());
+        let answer = self.answer(&words, &line, judged, known);
         let answer = answer.unwrap_or_else(|error| DoorAnswer::Refused(error.to_string()));
         let shown = visitor.callers.iter().map(String::as_str).chain([line.as_str()]);
         let shown = shown.collect::<Vec<_>>().join(" → ");
@@ -144,22 +137,25 @@ impl DoorService for RoomDoors<'_> {
             (DoorAnswer::Refused(reason), _) => {
                 let effect = Some((Effect::Deny, reason.as_str()));
                 let _ = self.context.trace(TraceEvent::Decision, &shown, effect, None);
-                visit.refuse(Some(&visitor), &format!("clash: {reason}\n"));
+                visit.refuse(&visitor, &format!("clash: {reason}\n"));
             }
             (_, Err(error)) => {
-                visit.refuse(
-                    Some(&visitor),
-                    &format!("clash: {}: {error}\n", visitor.door.display()),
-                );
+                visit.refuse(&visitor, &format!("clash: {}: {error}\n", visitor.door.display()));
             }
             (DoorAnswer::Here, Ok(file)) => visit.run_here(&file),
             (DoorAnswer::Own(sandbox), Ok(file)) => {
                 drop(file);
                 let name = started_name(&visitor, name);
-                let launch =
-                    DoorLaunch { doors: self, sandbox: &sandbox, name, line: &line, shown: &shown };
-                let cwd = cwd.unwrap_or_else(|| PathBuf::from("/"));
-                visit.follow(visitor, &cwd, |visitor| launch.run(visitor));
+                let Some(cwd) = cwd else { return };
+                let launch = DoorLaunch {
+                    doors: self,
+                    sandbox: &sandbox,
+                    name,
+                    identity: cwd.identity,
+                    line: &line,
+                    shown: &shown,
+                };
+                visit.follow(visitor, &cwd.path, |visitor| launch.run(visitor));
             }
         }
     }
@@ -247,24 +243,34 @@ impl RoomDoors<'_> {
 
     /// The path of the visitor's working directory on the host. A room shows the session's
     /// temporary directory under other names.
-    fn host_directory(&self, visitor: &DoorVisitor) -> Option<PathBuf> {
+    fn host_directory(&self, visitor: &DoorVisitor) -> Option<HostDirectory> {
         // The room's own root, and directories of programs with doors, are other directories
-        // than the host's.
+        // than the host's. No command can replace them.
         let own = &visitor.working_directory;
         if own == Path::new("/") || self.mounted.borrow().contains(own) {
-            return Some(own.clone());
+            return Some(HostDirectory { path: own.clone(), identity: None });
         }
         let held = rustix::fs::fstat(&visitor.held_directory).ok()?;
-        let is_same = |path: &PathBuf| {
-            std::fs::metadata(path)
-                .is_ok_and(|meta| (meta.dev(), meta.ino()) == (held.st_dev, held.st_ino))
-        };
+        let identity = (held.st_dev, held.st_ino);
+        let is_same = |path: &PathBuf| identity_of(path) == Some(identity);
         let session = self.context.session.as_ref().map(|it| temporary::session_tmp(&it.dir));
         let tmp = [Path::new("/tmp"), Path::new("/var/tmp"), &self.context.dirs.tmp];
         let below = tmp.iter().find_map(|tmp| own.strip_prefix(tmp).ok());
         let inside = session.zip(below).map(|(session, below)| session.join(below));
-        std::iter::once(own.clone()).chain(inside).find(is_same)
+        let path = std::iter::once(own.clone()).chain(inside).find(is_same)?;
+        Some(HostDirectory { path, identity: Some(identity) })
     }
+}
+
+/// The visitor's working directory, as the host names it.
+struct HostDirectory {
+    path: PathBuf,
+    /// Device and inode, if a command could put another directory in its place.
+    identity: Option<(u64, u64)>,
+}
+
+fn identity_of(path: &Path) -> Option<(u64, u64)> {
+    std::fs::metadata(path).ok().map(|meta| (meta.dev(), meta.ino()))
 }
 
 /// The name that the command gets. A program with several names, such as git, obeys it, so
@@ -296,6 +302,8 @@ struct DoorLaunch<'a> {
     doors: &'a RoomDoors<'a>,
     sandbox: &'a Sandbox,
     name: OsString,
+    /// As [`HostDirectory::identity`].
+    identity: Option<(u64, u64)>,
     line: &'a str,
     shown: &'a str,
 }
@@ -322,9 +330,16 @@ impl DoorLaunch<'_> {
             file: None,
             door: Some(door),
         };
-        let environment = self.environment(visitor);
-        let Err(error) =
-            self.doors.context.confine_behind_door(self.doors, self.sandbox, &command, environment);
+        let is_elsewhere = self.identity.is_some() && identity_of(Path::new(".")) != self.identity;
+        let error = if is_elsewhere {
+            LauncherError::Refused("the working directory was replaced".to_owned())
+        } else {
+            let environment = self.environment(visitor);
+            let (doors, sandbox) = (self.doors, self.sandbox);
+            let Err(error) =
+                doors.context.confine_behind_door(doors, sandbox, &command, environment);
+            error
+        };
         super::report(&error);
     }
 
@@ -335,14 +350,8 @@ impl DoorLaunch<'_> {
         let context = self.doors.context;
         let disk = Disk::default();
         let places = context.dirs.places_unseen(&context.project, &disk);
-        let world = JudgeContext {
-            places: &places,
-            cwd: &context.project,
-            links: &disk,
-            baseline: &[],
-            cage: &[],
-            lent: None,
-        };
+        let world = JudgeContext { links: &disk, ..JudgeContext::without_disk(&places) };
+        let widening = steering::widening(self.sandbox, self.doors.room, &world);
         let given = &visitor.environment;
         let session: Vec<(OsString, OsString)> = env::all().collect();
         // A value with a slash names a file, for example a time zone or a translation.
@@ -352,21 +361,18 @@ impl DoorLaunch<'_> {
             is_known && (name == "PWD" || !value.as_encoded_bytes().contains(&b'/'))
         };
         let steers = |name: &OsStr| is_steering_variable(&name.to_string_lossy());
-        let from_caller: &dyn Fn(&OsStr, &OsStr) -> bool =
-            match steering::widening(self.sandbox, self.doors.room, &world) {
-                None => return given.clone(),
-                Some(SandboxWidening::Credentials) => &is_harmless,
-                Some(SandboxWidening::Network) => &|name, _| !steers(name),
-            };
+        let from_caller: &dyn Fn(&OsStr, &OsStr) -> bool = match widening {
+            None => return given.clone(),
+            Some(SandboxWidening::Credentials) => &is_harmless,
+            Some(SandboxWidening::Network) => &|name, _| !steers(name),
+        };
         let taken: Vec<(OsString, OsString)> =
             given.iter().filter(|(name, value)| from_caller(name, value)).cloned().collect();
         let is_taken = |name: &OsString| taken.iter().any(|(other, _)| other == name);
         let mut all: Vec<(OsString, OsString)> =
             session.into_iter().filter(|(name, _)| !is_taken(name)).collect();
         all.extend(taken);
-        if steering::widening(self.sandbox, self.doors.room, &world)
-            == Some(SandboxWidening::Credentials)
-        {
+        if widening == Some(SandboxWidening::Credentials) {
             all.extend(self.pinned_repository());
         }
         all
@@ -396,7 +402,7 @@ mod tests {
         let answered = |script: &str, words: &[&str]| {
             let command = clash_shell::find_commands(script).pop().unwrap();
             let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-            AnsweredQuestions::About(vec![command.words]).include(&words, Path::new("/home/u"))
+            AnsweredQuestions(vec![command.words]).include(&words, Path::new("/home/u"))
         };
         assert!(answered("git push origin main", &["git", "push", "origin", "main"]));
         assert!(answered("/usr/bin/git push \"$X\"", &["git", "push", "origin"]));

@@ -109,10 +109,9 @@ impl LaunchContext {
         let mode = approval.as_ref().map_or("", |approval| approval.mode.as_str()).to_owned();
         let policy = self.load_policy()?;
         let mut decision = self.decide(&policy, command.script, &mode)?;
-        let mut answers = AnsweredQuestions::of_script(command.script, &decision);
+        let answers = AnsweredQuestions::of_script(command.script, &decision);
         if started_by == StartedBy::Settings && decision.effect == Effect::Ask {
             decision.effect = Effect::Allow;
-            answers = AnsweredQuestions::All;
         }
         if started_by == StartedBy::Person {
             self.ask_person(&mut decision)?;

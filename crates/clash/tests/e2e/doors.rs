@@ -177,7 +177,9 @@ fn a_door_with_credentials_takes_no_variable_of_its_caller() {
 }
 
 /// Scripts that must print the same inside and outside.
-const SAME_AS_OUTSIDE: [&str; 18] = [
+const SAME_AS_OUTSIDE: [&str; 20] = [
+    "cd /; python3 -c 'import os; print(os.getcwd())'",
+    "cd /usr/bin; python3 -c 'import os; print(os.getcwd())'",
     "python3 -c 'import sys; sys.exit(7)'; echo $?",
     "python3 -c 'import os; os.kill(os.getpid(), 9)'; echo $?",
     "python3 -c 'import os; os.kill(os.getpid(), 15)' & wait $!; echo $?",
@@ -236,6 +238,25 @@ fn a_killed_door_takes_its_command_with_it() {
                     for i in $(seq 200); do [ -e up ] && break; sleep 0.05; done; kill -9 $!; wait $!; echo $?; sleep 2; ls alive";
         let ran = script(&m, text);
         assert_eq!(ran.stdout, "137\n", "{ran:?}");
+    });
+}
+
+#[test]
+fn a_process_that_lives_on_does_not_hold_the_script() {
+    as_each_user(|m| {
+        let lives =
+            "lives = sandbox(name = \"lives\", default = deny(), lifetime = \"detached\")\nwhen(";
+        let policy = POLICY.replace("when(", lives);
+        let policy =
+            policy.replace("\"wc\": ask(),", "\"wc\": ask(), \"perl\": allow(sandbox = lives),");
+        let m = m.policy(&policy);
+        let started = std::time::Instant::now();
+        let ran = script(
+            &m,
+            "perl -e 'fork or sleep 20' < /dev/null > /dev/null 2>&1; python3 -c 'print(3)'",
+        );
+        assert_eq!(ran.stdout, "3\n", "{ran:?}");
+        assert!(started.elapsed().as_secs() < 15, "{:?}", started.elapsed());
     });
 }
 

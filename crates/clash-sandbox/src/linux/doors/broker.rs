@@ -7,6 +7,7 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::net::{
@@ -21,6 +22,9 @@ use crate::door::{DoorService, DoorVisit};
 
 /// The number of commands behind doors that one room can run at the same time.
 const MAX_OPEN_DOORS: usize = 1000;
+
+/// The time in which killed commands end.
+const MAX_END_TIME: Duration = Duration::from_secs(1);
 
 /// The way of the monitor to the broker.
 #[derive(Debug)]
@@ -105,7 +109,6 @@ fn serve(visits: &OwnedFd, service: &dyn DoorService) {
     sys::close_all_but(visits.as_raw_fd());
     let mut followers: Vec<Pid> = Vec::new();
     loop {
-        reap(&mut followers);
         let Some(visit) = next_visit(visits) else { break };
         reap(&mut followers);
         // The visitor sees that its socket closes, and ends.
@@ -127,7 +130,25 @@ fn serve(visits: &OwnedFd, service: &dyn DoorService) {
     for follower in followers {
         let _ = kill_process(follower, Signal::KILL);
     }
-    while matches!(wait(WaitOptions::empty()), Ok(_) | Err(Errno::INTR)) {}
+    wait_for_all();
+}
+
+/// Waits until no process behind the doors is left, but not for a sandbox whose processes
+/// live on.
+fn wait_for_all() {
+    let deadline = Instant::now() + MAX_END_TIME;
+    loop {
+        match wait(WaitOptions::NOHANG) {
+            Ok(Some(_)) | Err(Errno::INTR) => {}
+            Ok(None) => {
+                let left = deadline.saturating_duration_since(Instant::now());
+                if left.is_zero() || sys::next_signal(Some(left)).is_err() {
+                    return;
+                }
+            }
+            Err(_) => return,
+        }
+    }
 }
 
 /// Forgets followers that have ended.

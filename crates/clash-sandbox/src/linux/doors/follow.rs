@@ -9,9 +9,9 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::Path;
 
-use clash_door::{DoorReply, DoorRequest};
+use clash_door::{DoorReply, DoorRequest, REFUSED_STATUS};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{Mode, OFlags, fstat, open};
+use rustix::fs::{Mode, OFlags, open};
 use rustix::io::Errno;
 use rustix::net::{
     RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, recv, send, sendmsg,
@@ -38,8 +38,8 @@ impl DoorVisit {
     }
 
     /// Refuses the visit, with a message on the visitor's standard error.
-    pub fn refuse(&self, visitor: Option<&DoorVisitor>, message: &str) {
-        let error = visitor.and_then(|visitor| visitor.descriptors.iter().find(|(fd, _)| *fd == 2));
+    pub fn refuse(&self, visitor: &DoorVisitor, message: &str) {
+        let error = visitor.descriptors.iter().find(|(fd, _)| *fd == 2);
         if let Some((_, error)) = error {
             // The visitor may have given a pipe that no process reads.
             let mut ready = [PollFd::new(error, PollFlags::OUT)];
@@ -47,7 +47,7 @@ impl DoorVisit {
                 let _ = rustix::io::write(error, message.as_bytes());
             }
         }
-        self.reply(DoorReply::Exited(126));
+        self.reply(DoorReply::Exited(REFUSED_STATUS as u8));
     }
 
     fn reply(&self, reply: DoorReply) {
@@ -63,12 +63,16 @@ impl DoorVisit {
         let starter = match sys::fork() {
             Ok(ForkSide::Parent(starter)) => starter,
             Ok(ForkSide::Child) => {
-                if sys::die_with_parent().is_ok() && self.settle(&visitor, cwd).is_ok() {
-                    start(&visitor);
+                match sys::die_with_parent().and_then(|()| settle(&visitor, cwd)) {
+                    Ok(()) => start(&visitor),
+                    Err(error) => {
+                        let message = format!("clash: the command was not started: {error}\n");
+                        let _ = rustix::io::write(rustix::stdio::stderr(), message.as_bytes());
+                    }
                 }
-                sys::exit_now(126)
+                sys::exit_now(REFUSED_STATUS)
             }
-            Err(_) => return self.refuse(Some(&visitor), "clash: no process can be started\n"),
+            Err(_) => return self.refuse(&visitor, "clash: no process can be started\n"),
         };
         let group = visitor.process.group;
         // Both processes do it, so that it is done when either goes on.
@@ -130,30 +134,24 @@ impl DoorVisit {
             Err(_) => false,
         }
     }
+}
 
-    /// Makes this process like the visitor's.
-    fn settle(&self, visitor: &DoorVisitor, cwd: &Path) -> io::Result<()> {
-        let VisitorProcess { group, umask, ignored_signals, blocked_signals, limits } =
-            visitor.process;
-        let _ = setpgid(None, Pid::from_raw(group));
-        rustix::process::umask(Mode::from_raw_mode(umask));
-        let held = fstat(&visitor.held_directory)?;
-        sys::place_descriptors(&visitor.descriptors)?;
-        open_missing_streams()?;
-        rustix::process::chdir(cwd)?;
-        let found = rustix::fs::stat(".")?;
-        if (held.st_dev, held.st_ino) != (found.st_dev, found.st_ino) {
-            return Err(Errno::NOENT.into());
+/// Makes this process like the visitor's.
+fn settle(visitor: &DoorVisitor, cwd: &Path) -> io::Result<()> {
+    let VisitorProcess { group, umask, ignored_signals, blocked_signals, limits } = visitor.process;
+    let _ = setpgid(None, Pid::from_raw(group));
+    rustix::process::umask(Mode::from_raw_mode(umask));
+    sys::place_descriptors(&visitor.descriptors)?;
+    open_missing_streams()?;
+    rustix::process::chdir(cwd)?;
+    for signal in 1..=64 {
+        let is_ignored = ignored_signals & (1 << (signal - 1)) != 0;
+        if is_ignored && signal != libc::SIGCHLD {
+            sys::ignore(signal);
         }
-        for signal in 1..=64 {
-            let is_set = |bits: u64| bits & (1 << (signal - 1)) != 0;
-            if is_set(ignored_signals) && signal != libc::SIGCHLD {
-                sys::ignore(signal);
-            }
-        }
-        sys::set_resource_limits(&limits)?;
-        sys::set_blocked_signals(blocked_signals)
     }
+    sys::set_resource_limits(&limits)?;
+    sys::set_blocked_signals(blocked_signals)
 }
 
 /// Opens /dev/null in the place of standard streams that the visitor has closed. A launcher
