@@ -19,9 +19,8 @@ pub(super) fn attend(
     listener: c_long,
 ) -> LaunchError {
     // The command may already run; its watched calls wait.
-    if let Some((monitor, listener)) = monitor.zip(sys::listener(listener)) {
-        monitor.start(listener);
-    }
+    let drafts =
+        monitor.zip(sys::listener(listener)).map(|(monitor, listener)| monitor.start(listener));
     let lives_on = plan.room.as_ref().is_some_and(|room| room.lives_on);
-    supervise::attend(keeper, stdio, command, lives_on, plan.limits.wall_seconds)
+    supervise::attend(keeper, stdio, command, lives_on, plan.limits.wall_seconds, drafts.as_ref())
 }

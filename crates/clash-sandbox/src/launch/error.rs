@@ -112,6 +112,8 @@ pub enum LaunchError {
     Waiting(#[source] io::Error),
     #[error("the command was ended after {seconds} s, the sandbox's limit")]
     OutOfTime { seconds: u64 },
+    #[error("`{}` is not changed: a shell runs it later, so it keeps its text", path.display())]
+    KeptScript { path: PathBuf },
 }
 
 impl LaunchError {
@@ -147,7 +149,9 @@ impl LaunchError {
             | Self::SignalReset(_)
             | Self::NotFound { .. }
             | Self::NotExecutable { .. } => LaunchPhase::Restrict,
-            Self::Waiting(_) | Self::OutOfTime { .. } => LaunchPhase::Attend,
+            Self::Waiting(_) | Self::OutOfTime { .. } | Self::KeptScript { .. } => {
+                LaunchPhase::Attend
+            }
             _ => LaunchPhase::Prepare,
         }
     }

@@ -68,7 +68,10 @@ impl LauncherError {
             Self::Session(SessionError::Root(_)) => exit::REFUSED,
             Self::Launch { error: LaunchError::OutOfTime { .. }, .. } => exit::OUT_OF_TIME,
             Self::Launch { error: LaunchError::NotFound { .. }, .. } => exit::NOT_FOUND,
-            Self::Launch { error: LaunchError::NotExecutable { .. }, .. } => exit::REFUSED,
+            Self::Launch {
+                error: LaunchError::NotExecutable { .. } | LaunchError::KeptScript { .. },
+                ..
+            } => exit::REFUSED,
             _ => exit::NO_SANDBOX,
         }
     }

@@ -77,6 +77,42 @@ fn a_virtual_environment_is_thrown_away_whole_and_not_changed() {
     });
 }
 
+/// `venv` writes the same text again. Any other text is refused with an error.
+#[test]
+fn an_activation_script_is_written_again_only_unchanged() {
+    if !has("python3") {
+        return;
+    }
+    as_each_user(|m| {
+        bare(&m, "/usr/bin/python3 -m venv --without-pip .venv");
+        let script = m.project().join(".venv/bin/activate");
+        let text = std::fs::read(&script).unwrap();
+        m.inside("project", "/usr/bin/python3 -m venv --without-pip .venv").succeeds();
+        let open = "import os; f = open('.venv/bin/activate', 'wb')";
+        for attack in [
+            // Not a word of the refusal reaches the program, so the launcher says it.
+            format!("{open}; f.write(b'evil\\n')"),
+            format!("{open}; f.write(b'evil\\n'); f.close(); os._exit(0)"),
+            format!("{open}; f.close()"),
+            format!("{open}; os.link(f'/proc/self/fd/{{f.fileno()}}', '.venv/bin/activate.sh')"),
+            format!("{open}; f.write(b'evil'); f.flush(); os.chmod('.venv/bin/activate', 0o644)"),
+            "open('.venv/bin/activate', 'ab').write(b'evil')".into(),
+            "open('.venv/bin/activate', 'r+b').write(b'evil')".into(),
+            "import os; os.truncate('.venv/bin/activate', 0)".into(),
+            "import os; os.chmod('.venv/bin/activate', 0o755)".into(),
+            "import os; os.link('.venv/bin/activate', 'x'); open('x', 'wb').write(b'evil')".into(),
+            "import os; open('x', 'w').write('evil'); os.replace('x', '.venv/bin/activate')".into(),
+        ] {
+            let ran = m.inside("project", &format!("/usr/bin/python3 -c \"{attack}\"")).fails();
+            assert!(!ran.stderr.is_empty(), "{attack}");
+            assert_eq!(std::fs::read(&script).unwrap(), text, "{attack}");
+            let _ = std::fs::remove_file(m.project().join("x"));
+        }
+        let evil = format!("/usr/bin/python3 -c \"{open}; f.write(b'evil')\"");
+        m.inside("project", &evil).fails().says("activate");
+    });
+}
+
 #[test]
 fn git_clean_removes_its_files_and_names_protected_ones() {
     if !has("git") {

@@ -18,6 +18,7 @@ use rustix::process::umask;
 use super::super::sys;
 use super::MonitorState;
 use super::call::FileTimes;
+use super::drafts::ScriptDrafts;
 use super::folding::CaseFolding;
 use super::fresh::OwnCreations;
 use super::leaving::LeavingWorktrees;
@@ -86,6 +87,7 @@ pub(super) struct MonitorWorker {
     /// The command may open them again with the same access, wherever they are. The
     /// kernel's own checks still apply.
     pub(super) stdio: Vec<((u64, u64), OFlags)>,
+    pub(super) drafts: ScriptDrafts,
 }
 
 /// A program with these bits runs as another user or group. A directory with `S_ISGID`
@@ -93,7 +95,12 @@ pub(super) struct MonitorWorker {
 pub(super) const SET_ID: u32 = libc::S_ISUID | libc::S_ISGID;
 
 impl MonitorWorker {
-    pub(super) fn new(shared: Arc<MonitorState>, watch: WatchPlan, turns: RoomLock) -> Self {
+    pub(super) fn new(
+        shared: Arc<MonitorState>,
+        watch: WatchPlan,
+        turns: RoomLock,
+        drafts: ScriptDrafts,
+    ) -> Self {
         let own = [rustix::stdio::stdin(), rustix::stdio::stdout(), rustix::stdio::stderr()];
         let given = |fd| Some((identity(&fstat(fd).ok()?), fcntl_getfl(fd).ok()? & OFlags::RWMODE));
         let stdio = own.into_iter().filter_map(given).collect();
@@ -111,6 +118,7 @@ impl MonitorWorker {
             quota,
             parting: Vec::new(),
             stdio,
+            drafts,
         }
     }
 
@@ -266,7 +274,10 @@ impl MonitorWorker {
         if mode & special & !kept != 0 {
             return Err(Errno::PERM);
         }
-        self.change(at)?;
+        match self.change(at) {
+            Err(_) if self.leaves_script(at, &meta, mode) => return Ok(()),
+            changed => changed?,
+        }
         chmodat(&self.shared.held, itself(at), Mode::from_raw_mode(mode), AtFlags::empty())
     }
 

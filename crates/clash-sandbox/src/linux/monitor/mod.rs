@@ -27,6 +27,7 @@ mod act;
 mod call;
 mod caller;
 mod common;
+mod drafts;
 mod folding;
 mod former;
 mod fresh;
@@ -61,6 +62,7 @@ use crate::plan::sight::{TreeVisibility, VisiblePaths};
 use crate::plan::{ProcView, WatchPlan};
 use act::{MonitorJob, MonitorWorker};
 use caller::CallingProcess;
+pub(crate) use drafts::ScriptDrafts;
 use turn::RoomLock;
 
 const HOLD: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
@@ -97,6 +99,7 @@ pub(crate) struct CallMonitor {
     turns: RoomLock,
     root: bool,
     doors: Option<DoorLine>,
+    drafts: ScriptDrafts,
 }
 
 impl CallMonitor {
@@ -119,7 +122,8 @@ impl CallMonitor {
             }
         }
         let turns = RoomLock::open(&watch.rights.places.home, watch.former_links.as_deref());
-        Ok(Self { processes, ruleset, watch, turns, root, doors })
+        let drafts = ScriptDrafts::default();
+        Ok(Self { processes, ruleset, watch, turns, root, doors, drafts })
     }
 
     /// Starts the outer thread, which waits for the listener. Call this in the room's other
@@ -127,13 +131,14 @@ impl CallMonitor {
     /// the kernel lets the launcher start no more threads.
     pub(crate) fn wait(self) -> std::io::Result<WaitingMonitor> {
         let (listener, given) = channel();
+        let drafts = self.drafts.clone();
         thread().spawn(move || self.receive(&given))?;
-        Ok(WaitingMonitor { listener })
+        Ok(WaitingMonitor { listener, drafts })
     }
 
     /// The outer thread. If it ends, the listener closes and every watched call fails.
     fn receive(self, given: &Receiver<OwnedFd>) {
-        let Self { processes, ruleset, mut watch, turns, root, doors } = self;
+        let Self { processes, ruleset, mut watch, turns, root, doors, drafts } = self;
         let (reads, of, sight) = (watch.reads, watch.processes, watch.sight.take());
         let Ok(held) = openat(&processes, "self/fd", HOLD, Mode::empty()) else { return };
         // With all its capabilities, root's monitor could follow paths that the caller may
@@ -148,15 +153,15 @@ impl CallMonitor {
             Arc::new(MonitorState { listener, inner, processes, held, reads, of, sight, doors });
         // Many commands change nothing, so the inner thread starts with the first call.
         let (jobs, received) = channel();
-        let mut inner = Some((shared.clone(), watch, turns, ruleset, received));
+        let mut inner = Some((shared.clone(), watch, turns, ruleset, received, drafts));
         loop {
             match sys::next_notice(&shared.listener) {
                 Ok(notice) => {
-                    if let Some((shared, watch, turns, ruleset, received)) = inner.take()
+                    if let Some((shared, watch, turns, ruleset, received, drafts)) = inner.take()
                         && thread()
                             .spawn(move || {
                                 let worker = |shared: &Arc<MonitorState>| {
-                                    MonitorWorker::new(shared.clone(), watch, turns)
+                                    MonitorWorker::new(shared.clone(), watch, turns, drafts)
                                 };
                                 work(&shared, worker, &ruleset, root, &received);
                             })
@@ -187,14 +192,16 @@ impl CallMonitor {
 #[derive(Debug)]
 pub(crate) struct WaitingMonitor {
     listener: Sender<OwnedFd>,
+    drafts: ScriptDrafts,
 }
 
 impl WaitingMonitor {
     /// Gives the monitor its listener. From then on it answers calls.
-    pub(crate) fn start(self, listener: OwnedFd) {
+    pub(crate) fn start(self, listener: OwnedFd) -> ScriptDrafts {
         // If the outer thread has ended, the listener is dropped and every watched call
         // fails.
         let _ = self.listener.send(listener);
+        self.drafts
     }
 }
 

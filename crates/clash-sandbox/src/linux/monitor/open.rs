@@ -156,7 +156,10 @@ impl MonitorWorker {
             let made = openat(&self.shared.held, itself(&object), flags, mode);
             return made.map(OpenState::Done);
         }
-        self.check(path, request.needs())?;
+        if let Err(refusal) = self.check(path, request.needs()) {
+            let draft = self.draft_of_script(path, &object, meta, request);
+            return draft.map(OpenState::Done).ok_or(refusal);
+        }
         // In the watched tier no `nodev` mount disables device nodes.
         let device = [FileType::CharacterDevice, FileType::BlockDevice];
         if device.contains(&FileType::from_raw_mode(meta.st_mode)) && !path.starts_with("/dev") {
@@ -235,6 +238,13 @@ impl OpenRequest {
 
     fn writes(&self) -> bool {
         self.flags & (libc::O_ACCMODE | libc::O_TRUNC | libc::O_CREAT) != 0
+    }
+
+    /// True if the program writes the whole file, and the descriptor stays its own.
+    pub(super) fn writes_anew(&self) -> bool {
+        self.flags & libc::O_ACCMODE == libc::O_WRONLY
+            && self.has(libc::O_TRUNC | libc::O_CLOEXEC)
+            && !self.has(libc::O_APPEND)
     }
 
     /// True if a descriptor with the access `given` already permits this open.

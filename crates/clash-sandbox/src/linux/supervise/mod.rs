@@ -32,6 +32,7 @@ use rustix::thread::Timespec;
 
 use super::cgroup::RoomCgroup;
 use super::doors::DoorBroker;
+use super::monitor::ScriptDrafts;
 use super::outputs::OutputCopier;
 use super::ports::PortCrossing;
 use super::scratch::ScratchDirectory;
@@ -255,6 +256,7 @@ pub(crate) fn attend(
     child: libc::pid_t,
     lives_on: bool,
     wall: Option<u64>,
+    drafts: Option<&ScriptDrafts>,
 ) -> LaunchError {
     if matches!(keeper.kind, KeeperKind::First { .. }) {
         let _ = rustix::process::chdir(c"/");
@@ -270,6 +272,11 @@ pub(crate) fn attend(
         if let Some(end) = keeper.look_after(child) {
             keeper.end(lives_on);
             inherited.put_back();
+            if matches!(end, CommandEnd::Exit(0))
+                && let Some(path) = drafts.and_then(ScriptDrafts::unseen)
+            {
+                return LaunchError::KeptScript { path };
+            }
             end.repeat();
         }
         let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));

@@ -113,12 +113,14 @@ pub(super) const PYTHON: Everyday = Everyday {
         &["python3", "-m", "unittest", "-q"],
         &["python3", "-c", "import app, ssl, sqlite3; print(app.double(2))"],
         &["python3", "-m", "venv", "--without-pip", ".venv"],
+        &["python3", "-m", "venv", "--without-pip", ".venv"],
         &["python3", "-m", "venv", "--without-pip", "--clear", ".venv"],
         &[".venv/bin/python", "-m", "compileall", "-q", "app.py"],
     ],
     nightly: &[
         &["python3", "-m", "venv", "venv"],
-        // Without `--clear` it would write the protected activation scripts again.
+        // Writes the protected activation scripts again, with the same text.
+        &["python3", "-m", "venv", "venv"],
         &["python3", "-m", "venv", "--clear", "venv"],
     ],
     fetching: &[
