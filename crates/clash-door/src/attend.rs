@@ -14,7 +14,7 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, recvmsg, send, sendmsg,
 };
 
-use super::sys;
+use super::sys::{self, ReceivedSignal};
 
 /// The arguments of this process, as the kernel gave them.
 pub(super) struct CommandLine(pub(super) *const *const c_char);
@@ -32,6 +32,7 @@ pub(super) fn run(line: CommandLine) -> c_int {
         return refuse(&line, "its descriptors cannot be sent");
     };
     let mut started = None;
+    let mut held = Vec::new();
     loop {
         let mut ready = [PollFd::new(&socket, PollFlags::IN), PollFd::new(&signals, PollFlags::IN)];
         match poll(&mut ready, None) {
@@ -39,14 +40,26 @@ pub(super) fn run(line: CommandLine) -> c_int {
             Err(_) => return REFUSED_STATUS,
         }
         let [from_launcher, from_signals] = ready.map(|fd| !fd.revents().is_empty());
-        if from_signals && let Some(joined) = started {
-            forward_signals(&socket, &signals, joined);
+        if from_signals {
+            held.extend(std::iter::from_fn(|| sys::next_signal(&signals)));
+        }
+        match started {
+            Some(joined) => forward_signals(&socket, held.drain(..), joined),
+            // No command runs that could handle it, so it ends the door as it would end the
+            // process between `fork` and `execve`.
+            None => {
+                let deadly = |signal: &ReceivedSignal| mask.is_deadly(signal.number);
+                if let Some(signal) = held.iter().find(|signal| deadly(signal)) {
+                    return sys::end_by(signal.number);
+                }
+            }
         }
         if !from_launcher {
             continue;
         }
         match receive(&socket) {
             Some((DoorReply::RunHere, Some(file))) => {
+                held.iter().for_each(|signal| sys::raise(signal.number));
                 sys::restore_signals(&mask);
                 let mut error = sys::execute(file.as_fd(), &line);
                 // The interpreter of a script opens the file by its descriptor.
@@ -121,8 +134,12 @@ fn is_inheritable(fd: i32) -> bool {
     flags.is_ok_and(|flags| !flags.contains(rustix::io::FdFlags::CLOEXEC))
 }
 
-fn forward_signals(socket: &OwnedFd, signals: &OwnedFd, joined_group: bool) {
-    while let Some(signal) = sys::next_signal(signals) {
+fn forward_signals(
+    socket: &OwnedFd,
+    signals: impl Iterator<Item = ReceivedSignal>,
+    joined_group: bool,
+) {
+    for signal in signals {
         if signal.number == libc::SIGCHLD || joined_group && signal.from_kernel {
             continue;
         }

@@ -27,6 +27,27 @@ impl SignalMask {
     }
 }
 
+impl SignalMask {
+    /// True for a signal that ends a process without a handler, and that the caller neither
+    /// blocked nor ignored.
+    pub(super) fn is_deadly(&self, signal: c_int) -> bool {
+        let ends = [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM].contains(&signal);
+        let mut now = MaybeUninit::<libc::sigaction>::zeroed();
+        // SAFETY: both values are initialised, and the call only reads the action.
+        unsafe {
+            ends && libc::sigismember(&raw const self.0, signal) == 0
+                && libc::sigaction(signal, std::ptr::null(), now.as_mut_ptr()) == 0
+                && now.assume_init().sa_sigaction != libc::SIG_IGN
+        }
+    }
+}
+
+/// Sends a signal to this process. It stays pending while it is blocked.
+pub(super) fn raise(signal: c_int) {
+    // SAFETY: takes an integer.
+    unsafe { libc::raise(signal) };
+}
+
 /// Blocks every signal. Returns the mask of the caller.
 pub(super) fn block_signals() -> SignalMask {
     let mut all = MaybeUninit::uninit();
@@ -79,8 +100,7 @@ pub(super) fn next_signal(fd: &OwnedFd) -> Option<ReceivedSignal> {
 
 /// Stops this process until it is continued.
 pub(super) fn stop() {
-    // SAFETY: takes an integer.
-    unsafe { libc::raise(libc::SIGSTOP) };
+    raise(libc::SIGSTOP);
 }
 
 /// Ends this process by a signal, as the command ended.

@@ -82,6 +82,10 @@ impl DoorVisit {
         Err(std::io::ErrorKind::Unsupported.into())
     }
 
+    pub fn has_ended(&self) -> bool {
+        true
+    }
+
     pub fn run_here(&self, _: &OwnedFd) {}
 
     pub fn refuse(&self, _: &DoorVisitor, _: &str) {}

@@ -24,6 +24,7 @@ mod judged;
 mod launcher;
 mod policy;
 mod project_root;
+mod questions;
 mod replace_file;
 mod say;
 mod session;

@@ -1,5 +1,6 @@
 //! The command line: one file per verb. The doc comment of a verb's arguments is its help.
 
+mod asks;
 mod cache;
 mod doctor;
 mod explain;
@@ -69,6 +70,10 @@ enum ClashVerb {
     Sandbox(sandbox::Args),
     /// List or remove the caches that projects have of their own
     Cache(cache::Args),
+    /// Show the questions of running commands
+    Asks(asks::AsksArgs),
+    /// Answer a question of a running command
+    Answer(asks::AnswerArgs),
     /// Run a whole agent in a sandbox
     Run(run::Args),
     /// Run a command in the sandbox the policy gives it
@@ -124,6 +129,8 @@ impl ClashVerb {
             Self::Learn(args) => args.run(out),
             Self::Log(args) => args.run(out),
             Self::Cache(args) => args.run(out),
+            Self::Asks(args) => args.run(out),
+            Self::Answer(args) => args.run(out),
             Self::Run(args) => args.run(),
             Self::Sandbox(args) => args.run(out),
             // `run` of the library answers both before the parser. Only arguments that it

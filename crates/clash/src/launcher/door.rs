@@ -27,6 +27,7 @@ use super::{LauncherError, RequestedCommand, sandbox_named};
 use crate::decision::{self, DecisionContext};
 use crate::doors::{DoorSet, judged_name};
 use crate::policy::LoadedPolicy;
+use crate::questions::{self, LiveQuestion, MAX_ANSWER_TIME, QuestionKind, QuestionOutcome};
 use crate::trace::TraceEvent;
 use crate::{env, say, temporary};
 
@@ -107,6 +108,20 @@ pub(super) struct RoomDoors<'a> {
     pub(super) depth: u32,
 }
 
+/// The command that a visitor wants.
+#[derive(Clone, Copy)]
+struct AskedCommand<'a> {
+    /// The words that the policy judges, and the same as one line.
+    words: &'a [String],
+    line: &'a str,
+    /// The line with the callers.
+    shown: &'a str,
+    /// The program that the rules name.
+    name: &'a str,
+    /// The working directory on the host, if it is known.
+    cwd: Option<&'a Path>,
+}
+
 /// The answer to a visit.
 enum DoorAnswer {
     /// The command runs in the room.
@@ -127,12 +142,17 @@ impl DoorService for RoomDoors<'_> {
         let words = judged_words(&visitor, name);
         let line = command_line(&words);
         let cwd = self.host_directory(&visitor);
-        let judged = words.first().map_or(name, String::as_str);
-        let known = cwd.as_ref().map(|cwd| cwd.path.as_path());
-        let answer = self.answer(&words, &line, judged, known);
-        let answer = answer.unwrap_or_else(|error| DoorAnswer::Refused(error.to_string()));
         let shown = visitor.callers.iter().map(String::as_str).chain([line.as_str()]);
         let shown = shown.collect::<Vec<_>>().join(" → ");
+        let asked = AskedCommand {
+            words: &words,
+            line: &line,
+            shown: &shown,
+            name: words.first().map_or(name, String::as_str),
+            cwd: cwd.as_ref().map(|cwd| cwd.path.as_path()),
+        };
+        let answer = self.answer(&asked, &|| visit.has_ended());
+        let answer = answer.unwrap_or_else(|error| DoorAnswer::Refused(error.to_string()));
         match (answer, real_file(&visitor.door)) {
             (DoorAnswer::Refused(reason), _) => {
                 let effect = Some((Effect::Deny, reason.as_str()));
@@ -185,11 +205,10 @@ impl RoomDoors<'_> {
 
     fn answer(
         &self,
-        words: &[String],
-        line: &str,
-        name: &str,
-        cwd: Option<&Path>,
+        asked: &AskedCommand<'_>,
+        is_abandoned: &dyn Fn() -> bool,
     ) -> Result<DoorAnswer, LauncherError> {
+        let AskedCommand { words, line, name, cwd, .. } = *asked;
         let agent = self.context.session.as_ref().map_or("terminal", |session| &session.agent);
         let action = Action::script(agent, &self.mode, line);
         let session = self.context.session.as_ref().map(|session| session.dir.as_path());
@@ -206,11 +225,11 @@ impl RoomDoors<'_> {
         });
         // The user answered a question about a command that nothing steers.
         let is_answered = !is_steered && self.answers.include(words, &self.context.dirs.home);
-        if asks_by_rule && !is_answered {
-            let reason = say::reason(&decision);
-            return Ok(DoorAnswer::Refused(format!(
-                "{reason}, and clash cannot ask while a script runs"
-            )));
+        if asks_by_rule
+            && !is_answered
+            && let Err(refusal) = self.ask_live(asked, &decision, is_abandoned)
+        {
+            return Ok(DoorAnswer::Refused(refusal));
         }
         let ruled = decision.parts.iter().filter(|part| part.cause != DecisionCause::Inert);
         let mut sandboxes = ruled.filter_map(|part| part.sandbox.as_ref());
@@ -234,6 +253,43 @@ impl RoomDoors<'_> {
             None if cwd.is_some() => Ok(DoorAnswer::Own(Box::new(self.room.clone()))),
             None => Ok(DoorAnswer::Refused("the working directory is gone".to_owned())),
         }
+    }
+
+    /// Asks the user while the command waits. The error has the reason of the refusal, and
+    /// the command that would allow it.
+    fn ask_live(
+        &self,
+        asked: &AskedCommand<'_>,
+        decision: &Decision,
+        is_abandoned: &dyn Fn() -> bool,
+    ) -> Result<(), String> {
+        let reason = say::reason(decision);
+        let session = self.context.session.as_ref();
+        let sandbox = decision.decisive().and_then(|part| part.sandbox.clone());
+        let sandbox = sandbox.unwrap_or_else(|| self.room.name.clone());
+        let question = LiveQuestion {
+            kind: QuestionKind::Command,
+            subject: asked.line.to_owned(),
+            sandbox: sandbox.clone(),
+            reason: reason.clone(),
+            chain: asked.shown.to_owned(),
+            project: self.context.project.clone(),
+            directory: asked.cwd.map(Path::to_path_buf).unwrap_or_default(),
+        };
+        let dirs = &self.context.dirs;
+        let why = match questions::ask(dirs, session, &question, MAX_ANSWER_TIME, is_abandoned) {
+            Ok(QuestionOutcome::Allowed) => {
+                let effect = Some((Effect::Allow, "answered while it waited"));
+                let _ = self.context.trace(TraceEvent::Decision, asked.shown, effect, None);
+                return Ok(());
+            }
+            Ok(outcome) => outcome.why_refused().to_owned(),
+            Err(error) => error.to_string(),
+        };
+        let line = say::brief(asked.line);
+        Err(format!(
+            "{reason}; {why}; to allow it: `clash policy allow --sandbox {sandbox} -- {line}`"
+        ))
     }
 
     /// True if a rule refuses some arguments of a program, or asks about them.

@@ -1,5 +1,7 @@
 //! Commands of one script run in sandboxes of their own, at any depth.
 
+mod live_questions;
+
 use std::os::unix::fs::PermissionsExt;
 
 use crate::support::{Machine, Ran, as_each_user, clash};

@@ -68,7 +68,8 @@ impl DoorVisit {
         if self.has_ended() { Err(io::ErrorKind::BrokenPipe.into()) } else { Ok(visitor) }
     }
 
-    fn has_ended(&self) -> bool {
+    /// True if the visiting process has ended.
+    pub fn has_ended(&self) -> bool {
         let mut ends = [PollFd::new(&self.process, PollFlags::IN)];
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         poll(&mut ends, Some(&now)) != Ok(0)
