@@ -4,12 +4,14 @@ use std::path::PathBuf;
 
 use crate::effect::FileCaps;
 
+/// One request of an agent: a tool, its input, and the agent that asks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Action {
     /// `claude`, `codex`, …
     pub agent: String,
     /// The tool's name as the policy writes it (`Bash`, `Read`, …).
     pub tool: String,
+    /// The permission mode of the agent, for example `plan` or `default`.
     pub mode: String,
     pub input: ToolInput,
 }
@@ -17,7 +19,7 @@ pub struct Action {
 /// The input of a tool call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ToolInput {
-    /// A script for the shell. Its commands are found by [`crate::shell`].
+    /// A script for the shell. [`clash_shell::find_commands`] finds its commands.
     Script(String),
     /// Files or directories; each is judged and the strictest answer holds.
     Files(Vec<FileUse>),
@@ -52,6 +54,7 @@ pub struct InputField {
 }
 
 impl Action {
+    /// A call of the shell tool, which policies name `Bash`.
     pub fn script(agent: &str, mode: &str, script: &str) -> Self {
         Self {
             agent: agent.to_owned(),

@@ -29,6 +29,8 @@ impl RightsChange {
         }
     }
 
+    /// Compares two levels of strictness, where a greater number is stricter. `None` if
+    /// they are equal.
     fn between(old: impl Into<u8>, new: impl Into<u8>) -> Option<Self> {
         match new.into().cmp(&old.into()) {
             std::cmp::Ordering::Less => Some(Self::More),
@@ -38,6 +40,7 @@ impl RightsChange {
     }
 }
 
+/// The differences that [`compare`] found.
 #[derive(Clone, Debug, Default)]
 pub struct PolicyComparison {
     pub actions: Vec<ActionChange>,
@@ -52,7 +55,8 @@ impl PolicyComparison {
         self.actions.is_empty() && self.sandboxes.is_empty()
     }
 
-    /// True if the new policy permits anything that the old one did not.
+    /// True if a difference gives more rights in some respect, even if it takes other
+    /// rights away. Says nothing about witnesses that an incomplete comparison left out.
     pub fn widens(&self) -> bool {
         let grants = self.sandboxes.iter().flat_map(|sandbox| &sandbox.grants);
         self.actions.iter().any(|action| action.change != RightsChange::Less)
@@ -75,18 +79,22 @@ pub struct ComparedDecision {
     pub effect: Effect,
     /// The sandbox of a command that may run.
     pub sandbox: Option<String>,
-    /// The rule that decided; `None` if no rule was needed.
+    /// The rule that decided, a rule of a sandbox or a default among them; `None` if no rule
+    /// was needed.
     pub place: Option<PolicySpan>,
 }
 
+/// Two sandboxes with the same name and different grants.
 #[derive(Clone, Debug)]
 pub struct SandboxChange {
     pub name: String,
+    /// The place of the new one.
     pub place: PolicySpan,
     pub grants: Vec<GrantChange>,
 }
 
-/// A changed grant of a sandbox.
+/// A changed grant of a sandbox. `old` and `new` are words for people, for example `allow`,
+/// `standard` or `limited`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GrantChange {
     pub change: RightsChange,
@@ -117,7 +125,9 @@ pub enum ComparedGrant {
     Confinement,
 }
 
-/// Compares two policies on one machine.
+/// Compares two policies on one machine. Each is given as its image and as its layers, of
+/// the same content. A sandbox that only one policy has is not reported by itself, but
+/// every command that runs in it is.
 pub fn compare(
     old: (IrImage<'_>, &[Layer]),
     new: (IrImage<'_>, &[Layer]),
@@ -151,7 +161,8 @@ pub fn compare(
     Ok(PolicyComparison { actions, sandboxes, complete })
 }
 
-/// The sandboxes that rules of the layer stack can name.
+/// The sandboxes that rules can name: those of trusted layers. Of several with one name,
+/// the first counts.
 fn nameable(layers: &[Layer]) -> Vec<&Sandbox> {
     let mut known: Vec<&Sandbox> = Vec::new();
     for sandbox in layers.iter().filter(|layer| layer.trusted).flat_map(|layer| &layer.sandboxes) {
@@ -162,6 +173,8 @@ fn nameable(layers: &[Layer]) -> Vec<&Sandbox> {
     known
 }
 
+/// The sandbox in which the command of a witness runs; `None` for a denied command and for
+/// other tools.
 fn room<'a>(witness: &PolicyWitness, decision: &'a Decision) -> Option<&'a Sandbox> {
     // For files and hosts the sandbox has already changed the effect.
     let runs =
@@ -169,6 +182,8 @@ fn room<'a>(witness: &PolicyWitness, decision: &'a Decision) -> Option<&'a Sandb
     decision.sandbox.as_ref().filter(|_| runs)
 }
 
+/// The decision and the place of its rule. If the sandbox made the answer stricter, the
+/// place is the rule of the sandbox.
 fn outcome(witness: &PolicyWitness, decision: &Decision) -> ComparedDecision {
     let part = decision.decisive();
     let judged = part.and_then(|part| {
@@ -193,8 +208,8 @@ fn outcome(witness: &PolicyWitness, decision: &Decision) -> ComparedDecision {
 struct ComparedSandboxes(Vec<(Sandbox, Sandbox, Option<RightsChange>)>);
 
 impl ComparedSandboxes {
-    /// The change of a command's rights if it runs in another sandbox. A change inside
-    /// a sandbox of the same name is reported once, and not for every command.
+    /// The change of a command's rights if it runs in a sandbox of another name. `None` for
+    /// a sandbox of the same name: its changes are reported once, and not for every command.
     fn change_of_room(
         &mut self,
         witness: &PolicyWitness,
@@ -224,7 +239,8 @@ impl ComparedSandboxes {
     }
 }
 
-/// The differences between the grants of two sandboxes.
+/// The differences between the grants of two sandboxes. If one of them is unrestricted,
+/// only that difference is reported.
 pub fn grants(
     old: &Sandbox,
     new: &Sandbox,
@@ -245,7 +261,7 @@ pub fn grants(
             changes.push(GrantChange { change, what, old: old.word(), new: new.word() });
         }
     };
-    paths(old, new, context, &mut note)?;
+    note_path_changes(old, new, context, &mut note)?;
     for (host, port) in witness::hosts(&[old, new]) {
         let held = |sandbox: &Sandbox| GrantStrictness::from(sandbox.net.judge(&host, port).0);
         note(ComparedGrant::Host { host: host.clone(), port }, held(old), held(new));
@@ -262,14 +278,14 @@ pub fn grants(
         let held = |sandbox: &Sandbox| GrantStrictness::yes(sandbox.serve.contains(port));
         note(ComparedGrant::Port(*port), held(old), held(new));
     }
-    protection(old, new, &mut note);
+    note_protection_changes(old, new, &mut note);
     let outlives = |sandbox: &Sandbox| match sandbox.lifetime {
         Some(ProcessLifetime::Detached) => GrantStrictness::Allow,
         None => GrantStrictness::Standard,
         Some(ProcessLifetime::Action) => GrantStrictness::Deny,
     };
     note(ComparedGrant::Outliving, outlives(old), outlives(new));
-    let mut changes = once(changes);
+    let mut changes = without_repetitions(changes);
     for ((name, before), (_, after)) in old.limits.named().into_iter().zip(new.limits.named()) {
         let standard = if name == "files" {
             ResourceLimits::STANDARD_FILES
@@ -289,7 +305,8 @@ pub fn grants(
     Ok(changes)
 }
 
-fn protection(
+/// Notes the differences between the protected persistence paths.
+fn note_protection_changes(
     old: &Sandbox,
     new: &Sandbox,
     note: &mut impl FnMut(ComparedGrant, GrantStrictness, GrantStrictness),
@@ -347,9 +364,9 @@ impl From<Effect> for GrantStrictness {
     }
 }
 
-/// Paths with changed grants: one example for each pair of deciding rules, with all
+/// Notes paths with changed grants: one example for each pair of deciding rules, with all
 /// capabilities that change in the same way.
-fn paths(
+fn note_path_changes(
     old: &Sandbox,
     new: &Sandbox,
     context: &JudgeContext<'_>,
@@ -381,6 +398,8 @@ fn paths(
     Ok(())
 }
 
+/// The strictness of a sandbox for one capability of a file, and the index of its rule that
+/// decided.
 fn held(
     sandbox: &Sandbox,
     file: &FileUse,
@@ -402,7 +421,8 @@ fn held(
     Ok((verdict.rule, held))
 }
 
-fn once(changes: Vec<GrantChange>) -> Vec<GrantChange> {
+/// The changes without repetitions, in the same order.
+fn without_repetitions(changes: Vec<GrantChange>) -> Vec<GrantChange> {
     let mut kept: Vec<GrantChange> = Vec::new();
     for change in changes {
         if !kept.contains(&change) {

@@ -141,14 +141,17 @@ const ELSEWHERE: &[(&str, &[&str])] =
 /// The files of `~/.ssh` without a secret.
 const OPEN_IN_SSH: &[&str] = &["config", "config.d", "known_hosts", "known_hosts.old"];
 
-/// Paths below the home directory with a credential in them, directories among them.
+/// Paths relative to the home directory with a credential in them. A directory stands for
+/// everything in it.
 pub fn in_home() -> impl Iterator<Item = &'static str> {
     let keys = [".ssh/id_ecdsa", ".ssh/id_ed25519", ".ssh/id_rsa"];
     IN_HOME.iter().flat_map(|(_, names)| names.iter().copied()).chain(keys)
 }
 
-/// The secret that a file holds, by its real path; `None` for every other file. Upper
-/// and lower case count as the same, because some volumes do not tell them apart.
+/// The kind of secret that a file holds, by its real path. `None` for every other file,
+/// also for files of `~/.ssh` without a secret, for example `config` and `*.pub`. Names
+/// below the home count in upper and lower case, because some volumes do not tell them
+/// apart.
 pub fn credential(path: &Path, home: &Path) -> Option<&'static str> {
     if let Ok(below) = path.strip_prefix(home) {
         return IN_HOME.iter().find_map(|(secret, names)| {
@@ -160,6 +163,7 @@ pub fn credential(path: &Path, home: &Path) -> Option<&'static str> {
     ELSEWHERE.iter().find_map(|(secret, names)| holds(names).then_some(*secret))
 }
 
+/// True for a file of `~/.ssh` without a secret. `below` is relative to the home.
 fn is_open(below: &Path) -> bool {
     let mut names = below.iter();
     let in_ssh = names.next().is_some_and(|name| name.eq_ignore_ascii_case(".ssh"));
@@ -168,6 +172,7 @@ fn is_open(below: &Path) -> bool {
         || (names.next().is_none() && second.as_bytes().ends_with(b".pub"))
 }
 
+/// True if the first names of a path are those of `prefix`, in upper or lower case.
 fn begins_with(path: &Path, prefix: &Path) -> bool {
     let mut names = path.iter();
     prefix.iter().all(|part: &OsStr| names.next().is_some_and(|it| it.eq_ignore_ascii_case(part)))

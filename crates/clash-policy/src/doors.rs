@@ -16,14 +16,15 @@ use crate::sandbox::Sandbox;
 pub struct RuledProgram {
     /// The strictest effect of its rules.
     pub strictest: Effect,
-    /// The sandboxes that its rules name.
+    /// The sandboxes that its rules name. Rules without `sandbox = …` add none.
     pub sandboxes: Vec<String>,
 }
 
 /// The compiler makes no deeper trees.
 const MAX_TREE_DEPTH: usize = 200;
 
-/// The programs that the rules of a policy name.
+/// The programs that the rules of a policy name literally, from all layers, also untrusted
+/// ones. An allow and a deny both count.
 pub fn ruled_programs(ir: IrImage<'_>) -> Result<BTreeMap<String, RuledProgram>, DecideError> {
     let mut programs = BTreeMap::new();
     for layer in ir.layers() {
@@ -34,6 +35,7 @@ pub fn ruled_programs(ir: IrImage<'_>) -> Result<BTreeMap<String, RuledProgram>,
     Ok(programs)
 }
 
+/// Adds the programs whose names are literal first words below a node.
 fn find_programs(
     node: &NodeRef<'_>,
     depth: usize,
@@ -60,6 +62,7 @@ fn find_programs(
     Ok(())
 }
 
+/// Adds the sandboxes that rules below a node name, each once.
 fn add_sandboxes(
     node: &NodeRef<'_>,
     depth: usize,
@@ -87,8 +90,8 @@ pub fn opens(sandbox: &Sandbox, is_default: bool, program: &str) -> bool {
 }
 
 /// True if the room of a sandbox needs a door in the place of a program. A deny holds in
-/// every room. Programs that start other programs, such as shells, need none: the programs
-/// that they start have doors.
+/// every room. A shell never needs one, whatever its rules say: the programs that it starts
+/// have doors.
 pub fn needs_door(sandbox: &Sandbox, is_default: bool, name: &str, program: &RuledProgram) -> bool {
     let differs = program.strictest > Effect::Allow
         || program.sandboxes.iter().any(|other| *other != sandbox.name);

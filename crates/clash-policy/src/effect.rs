@@ -12,6 +12,7 @@ pub enum Effect {
 }
 
 impl Effect {
+    /// As policies and messages write it.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Allow => "allow",

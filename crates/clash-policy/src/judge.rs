@@ -1,7 +1,9 @@
-//! The answer of a sandbox about one path, for tools that run in the agent's own
-//! process (Read, Write, …), where no kernel rule holds. The planner turns the same
-//! rules into kernel state. Both use the order of this module: for each capability, the
-//! longest matching key wins.
+//! The answer of a sandbox about one path, for tools that run in the agent's own process
+//! (Read, Write, …), where no kernel rule holds. The planner turns the same rules into
+//! kernel state. Both use the order of this module: for each capability, the most specific
+//! matching key wins. A key that is the path itself comes before a pattern, and a pattern
+//! before a subtree. Of two subtrees the longer path wins, of two equal keys the stricter
+//! effect.
 
 use std::borrow::Cow;
 use std::ffi::OsStr;
@@ -37,7 +39,8 @@ impl<'a> JudgeContext<'a> {
     }
 }
 
-/// True if no tool may change a file, because it belongs to clash or steers an agent.
+/// True if no tool may change a file: it lies in the cage and not in the lent directory, or
+/// it lies in the project and steers an agent, as `.claude` does.
 pub(crate) fn is_caged(file: &FileUse, context: &JudgeContext<'_>) -> bool {
     let path = folded(&file.path, file.caseless);
     context.cage.iter().any(|own| is_below(&path, &folded(own, file.caseless)))
@@ -68,7 +71,8 @@ fn folded(path: &Path, caseless: bool) -> Cow<'_, Path> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathVerdict {
     pub effect: Effect,
-    /// Index into [`Sandbox::fs`]; `None` when the default or the baseline decided.
+    /// Index into [`Sandbox::fs`]; `None` if no rule matches: then the baseline or the
+    /// default decided.
     pub rule: Option<usize>,
     /// The capability that decided.
     pub caps: FileCaps,
@@ -76,8 +80,9 @@ pub struct PathVerdict {
     pub kept: Option<(String, &'static str)>,
 }
 
-/// Judges a file for all capabilities it needs. If the rules allow a change of a
-/// persistence path, the user is asked.
+/// Judges a file for all capabilities it needs; the strictest verdict holds. An allowed
+/// change of a persistence path or of a `cache()` tree becomes an ask. The cage is not
+/// judged here.
 pub fn judge(
     sandbox: &Sandbox,
     file: &FileUse,
@@ -106,8 +111,9 @@ pub fn judge(
     Ok(verdict)
 }
 
-/// The persistence path that a use of `path` would change. `rule` is the rule that
-/// allows the use.
+/// The persistence path that a use of `path` would change, by its name or by a link with a
+/// name of the list. `rule` is the rule that allows the use. `None` if the use changes
+/// nothing, and in an unrestricted sandbox.
 pub fn kept<'a>(
     sandbox: &'a Sandbox,
     rule: Option<usize>,
@@ -122,8 +128,8 @@ pub fn kept<'a>(
     Ok(by_name.or_else(|| under_link(sandbox, root, &tree, path, needs, context)))
 }
 
-/// The same for the target of a link with a name of the list, unless the policy grants
-/// the target by itself.
+/// The same, but only for the target of a link with a name of the list. A target that the
+/// policy grants by itself does not count.
 pub fn kept_by_link<'a>(
     sandbox: &'a Sandbox,
     rule: Option<usize>,
@@ -135,6 +141,9 @@ pub fn kept_by_link<'a>(
     Ok(counted.and_then(|(root, tree)| under_link(sandbox, root, &tree, path, needs, context)))
 }
 
+/// The persistence path whose link leads to `path`. `tree` is the tree of the rule: if it
+/// lies in the target of the link, the policy grants the target by itself, and the link
+/// does not count.
 fn under_link<'a>(
     sandbox: &'a Sandbox,
     root: &Path,
@@ -154,8 +163,8 @@ fn under_link<'a>(
     })
 }
 
-/// True if a new link of this name would bypass the list: the name begins an entry, so
-/// the entry would lead into the target of the link.
+/// True if a new link of this name would bypass the list: the name begins an entry that no
+/// command may create, so the entry would lead into the target of the link.
 pub fn opens_way(
     sandbox: &Sandbox,
     rule: Option<usize>,
@@ -168,8 +177,10 @@ pub fn opens_way(
     Ok(below.is_some_and(|below| protect::begins(&sandbox.protect, below, never_made)))
 }
 
-/// The directory below which the list counts for a use of `path`, and the tree of the
-/// rule. A path outside the project may still be the target of a link inside it.
+/// The directory below which the list counts for a use of `path`, and the tree of the rule.
+/// The directory is the home if the rule grants all of it, and the project otherwise.
+/// `path` may lie outside: it may still be the target of a link inside. `None` if the list
+/// does not count, because the use changes nothing or the sandbox is unrestricted.
 fn counts<'w>(
     sandbox: &Sandbox,
     rule: Option<usize>,
@@ -189,8 +200,8 @@ fn counts<'w>(
     Ok(Some((if of_home { home } else { project }, tree)))
 }
 
-/// True if a rule denies a path below `to` but not the same name below `at`. A link
-/// from `at` to `to` would then show that path. True in cases of doubt.
+/// True if a rule denies or asks about a path below `to` but not about the same name below
+/// `at`. A link from `at` to `to` would then show that path. True in cases of doubt.
 pub fn denies_below(
     sandbox: &Sandbox,
     at: &Path,
@@ -290,7 +301,8 @@ pub fn alike_below(
 }
 
 /// The verdict of the rules for each needed capability, without the list of persistence
-/// paths. Each pattern is matched once for all its capabilities.
+/// paths. Without a matching rule, the baseline or the default decides. Each pattern is
+/// matched once for all its capabilities.
 pub fn each_by_rules(
     sandbox: &Sandbox,
     file: &FileUse,
@@ -320,7 +332,8 @@ pub fn each_by_rules(
     Ok(closest.into_iter().map(|(_, verdict)| verdict).collect())
 }
 
-/// The verdict if no rule matches a path.
+/// The verdict if no rule matches a path: allow in the baseline and in an unrestricted
+/// sandbox, otherwise the default of the sandbox.
 fn by_default(
     sandbox: &Sandbox,
     file: &FileUse,
@@ -345,6 +358,8 @@ pub(crate) struct RuleCloseness {
     pub(crate) above: bool,
 }
 
+/// How a path pattern matches a file; `None` if it does not. Links in the fixed part of the
+/// pattern are followed. An automaton that cannot be read matches every path.
 pub(crate) fn closeness(
     pattern: &PathPattern,
     file: &FileUse,
@@ -412,11 +427,13 @@ mod tests {
         PathPattern::Subpath { path: path.to_owned(), follow_worktrees: false }
     }
 
+    /// The effect of the sandbox of [`with_rules`] for a path.
     fn judged(path: &str, needs: &str, caseless: bool) -> Effect {
         let file = FileUse { path: path.into(), needs: FileCaps::parse(needs).unwrap(), caseless };
         with_rules(|sandbox, context| judge(sandbox, &file, context).unwrap().effect)
     }
 
+    /// Calls `test` with a sandbox of five rules in the project `/home/u/app`.
     fn with_rules<T>(test: impl Fn(&Sandbox, &JudgeContext<'_>) -> T) -> T {
         let sandbox = Sandbox {
             default: Effect::Ask,

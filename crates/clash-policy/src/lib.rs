@@ -1,11 +1,13 @@
 //! Actions of agents, and the decisions of a policy about them.
 //!
-//! This crate is a pure function: the same [`action`] and the same compiled policy give
-//! the same decision, with no I/O, no environment and no clock. It reads input that a
-//! hostile agent can write, so it forbids `unsafe`, and fuzzers can run all of it.
+//! This crate is a pure function: the same [`action`], the same compiled policy and the
+//! same [`JudgeContext`] give the same decision. It has no I/O of its own, no environment
+//! and no clock. The caller passes a [`LinkResolver`], which may read links and settings of
+//! git. The crate reads input that a hostile agent can write, so it forbids `unsafe`, and
+//! fuzzers can run all of it.
 //!
-//! It informs and does not enforce: a process has only the rights of the sandbox it
-//! runs in.
+//! It informs and does not enforce: a process has only the rights of the sandbox it runs
+//! in.
 #![forbid(unsafe_code)]
 
 pub mod action;

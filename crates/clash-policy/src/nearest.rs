@@ -1,7 +1,8 @@
 //! Suggestions for misspelt words.
 
-/// The known word with the smallest distance, if the distance is small: `Bahs` gives
-/// `Bash`.
+/// The known word with the smallest distance, upper and lower case alike: `Bahs` gives
+/// `Bash`. `None` if more than a third of its letters would change, or more than one of a
+/// short word.
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let distance = |other: &&str| {
         let (word, other) = (word.to_lowercase(), other.to_lowercase());
@@ -12,6 +13,7 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
     (distance(&best) <= best.chars().count().max(3) / 3).then_some(best)
 }
 
+/// The letters of a word in order.
 fn sorted(word: &str) -> Vec<char> {
     let mut letters: Vec<char> = word.chars().collect();
     letters.sort_unstable();

@@ -8,6 +8,7 @@ use crate::effect::Effect;
 use crate::pattern::host_matches;
 use crate::span::PolicySpan;
 
+/// The hosts that a sandbox may reach.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NetworkAccess {
     Deny,
@@ -25,12 +26,14 @@ pub enum NetworkAccess {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NetRule {
     pub host: HostPattern,
-    /// Empty: 443, 80 and 22 (git over ssh); for `localhost()` every port.
+    /// Empty: for an allow 443, 80 and 22 (git over ssh); for a deny, an ask and
+    /// `localhost()` every port.
     pub ports: Vec<u16>,
     pub effect: Effect,
     pub span: PolicySpan,
 }
 
+/// The hosts of one rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HostPattern {
     /// The name and its subdomains; `*.name` for the subdomains only.
@@ -44,6 +47,8 @@ pub enum HostPattern {
 }
 
 impl HostPattern {
+    /// True if a host matches. The host is a lower-case name without a final dot, or an
+    /// address with or without brackets. No name is resolved.
     pub fn matches(&self, host: &str) -> bool {
         let address = || host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>().ok();
         match self {
@@ -61,7 +66,7 @@ impl HostPattern {
     }
 
     /// A longer name is more specific; an exact name is more specific than one with its
-    /// subdomains.
+    /// subdomains. `localhost` comes before every other pattern.
     fn specificity(&self) -> usize {
         match self {
             Self::Name(name) => name.len() * 2,
@@ -91,6 +96,8 @@ impl fmt::Display for NetRule {
     }
 }
 
+/// True if the first `bits` bits of two addresses of the same family are equal. An IPv4
+/// address in IPv6 form counts as IPv4.
 fn within(address: IpAddr, base: IpAddr, bits: u8) -> bool {
     let number = |address: IpAddr| match address {
         IpAddr::V4(v4) => (32_u32, u128::from(v4.to_bits())),
@@ -104,8 +111,8 @@ fn within(address: IpAddr, base: IpAddr, bits: u8) -> bool {
 }
 
 impl NetworkAccess {
-    /// The effect for a host, and the rule that decided. The longest name wins. Of two
-    /// rules with the same name, the stricter wins.
+    /// The effect for a host and port, and the rule that decided; `None` if no rule covers
+    /// both. The longest name wins. Of two rules with the same name, the stricter wins.
     pub fn judge(&self, host: &str, port: u16) -> (Effect, Option<&NetRule>) {
         let (rules, default) = match self {
             Self::Deny => return (Effect::Deny, None),

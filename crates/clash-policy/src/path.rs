@@ -107,7 +107,7 @@ pub trait LinkResolver: std::fmt::Debug {
 
     /// Links with a name of the persistence list that lead to `path` or to a directory
     /// above it. Only links between `root` and `path` are searched; the list counts
-    /// below `root`.
+    /// below `root`. Without an implementation there are none.
     fn aliases(
         &self,
         _path: &Path,
@@ -149,8 +149,8 @@ impl LinkResolver for NoLinks {
 }
 
 impl PolicyPlaces {
-    /// The directories of a project. Variables that `said` does not know get their
-    /// documented defaults.
+    /// The directories of a project. `said` gives the value of a variable in the environment;
+    /// variables without a value get their documented defaults.
     pub fn new(
         project: PathBuf,
         home: PathBuf,
@@ -178,7 +178,8 @@ impl PolicyPlaces {
         Self::new(home.join("project"), home, "/tmp".into(), |_| None)
     }
 
-    /// Fills in a leading variable (`$HOME/.cargo`, `~/.cargo`) and normalises.
+    /// Fills in a leading variable (`$HOME/.cargo`, `~/.cargo`) and normalises. A relative
+    /// path, an unknown variable and `..` that leads out of the variable are errors.
     pub fn expand(&self, text: &str) -> Result<PathBuf, PathError> {
         let (base, rest) = if let Some(named) = text.strip_prefix('$') {
             let end = named.find(|c: char| !c.is_ascii_alphanumeric() && c != '_');
@@ -203,13 +204,14 @@ impl PolicyPlaces {
         Ok(clean)
     }
 
-    /// The same, without a copy if the path has no variable. The rules of a plan have
-    /// none, and the monitor checks them at every call.
+    /// As [`Self::expand`], without a copy if the path has no variable. The rules of a plan
+    /// have none, and the monitor checks them at every call.
     pub(crate) fn placed<'a>(&self, text: &'a str) -> Result<Cow<'a, Path>, PathError> {
         let path = Path::new(text);
         if is_normal(path) { Ok(Cow::Borrowed(path)) } else { self.expand(text).map(Cow::Owned) }
     }
 
+    /// The directory of a variable. `$PWD` is an error if the project holds the home.
     fn variable(&self, name: &str) -> Result<&Path, PathError> {
         match name {
             "PWD" if self.project_too_wide() => {
@@ -227,14 +229,15 @@ impl PolicyPlaces {
         }
     }
 
-    /// A session in `/`, in `$HOME` or above it would give the whole home to every
-    /// sandbox that grants `$PWD`.
+    /// True if the project is the home or a directory above it. A session there would give
+    /// the whole home to every sandbox that grants `$PWD`.
     fn project_too_wide(&self) -> bool {
         is_below(&self.home, &self.project)
     }
 }
 
-/// Removes `.`, `..` and doubled slashes without asking the disk.
+/// Removes `.`, `..` and doubled slashes without asking the disk: `a/..` disappears even if
+/// `a` is a link. `..` at the start disappears too.
 pub fn normalise(path: &Path) -> PathBuf {
     if is_normal(path) {
         return path.to_path_buf();
@@ -254,19 +257,21 @@ pub fn normalise(path: &Path) -> PathBuf {
     out
 }
 
-/// True if a path is absolute and has no `.`, `..` or doubled slash.
+/// True if a path is absolute and has no `.`, `..`, doubled or final slash. The root `/`
+/// ends in a slash, so it is not normal.
 pub fn is_normal(path: &Path) -> bool {
     let mut parts = path.as_os_str().as_bytes().split(|byte| *byte == b'/');
     parts.next() == Some(b"") && parts.all(|part| !matches!(part, b"" | b"." | b".."))
 }
 
-/// True if `path` is `base` or lies below it. Names are compared whole, so `/proj-evil`
-/// is not below `/proj`. The same as [`Path::starts_with`] for absolute paths, but
-/// faster: a plan asks some thousand times.
+/// True if `path` is `base` or lies below it. Names are compared whole, so `/proj-evil` is
+/// not below `/proj`. `.` and extra slashes are ignored, `..` is a name like any other. The
+/// same as [`Path::starts_with`] for absolute paths, but faster: a plan asks some thousand
+/// times.
 pub fn is_below(path: &Path, base: &Path) -> bool {
     let (bytes, above) = (path.as_os_str().as_bytes(), base.as_os_str().as_bytes());
     let same = bytes.iter().zip(above).take_while(|(one, other)| one == other).count();
-    let unclear = |text: &[u8]| may_say_nothing(text, same);
+    let unclear = |text: &[u8]| may_be_redundant(text, same);
     match (bytes.get(same), above.get(same)) {
         (Some(b'/') | None, None) => true,
         // The names differ.
@@ -277,7 +282,7 @@ pub fn is_below(path: &Path, base: &Path) -> bool {
 
 /// True if the byte at `at` may belong to an extra separator or to `.`, which are no
 /// part of a name.
-fn may_say_nothing(text: &[u8], at: usize) -> bool {
+fn may_be_redundant(text: &[u8], at: usize) -> bool {
     let begins = |end: usize| matches!(text.get(..end), Some([] | [.., b'/']));
     let dot =
         |at: usize| text.get(at) == Some(&b'.') && matches!(text.get(at + 1), None | Some(b'/'));
@@ -293,12 +298,14 @@ fn may_say_nothing(text: &[u8], at: usize) -> bool {
     }
 }
 
+/// The slow form of [`is_below`]. Every path is below an empty base.
 fn by_names(path: &Path, base: &Path) -> bool {
     let mut names = names(path);
     (path.has_root() == base.has_root() || base.as_os_str().is_empty())
         && self::names(base).all(|name| names.next() == Some(name))
 }
 
+/// The names of a path without `.` and empty ones.
 fn names(path: &Path) -> impl Iterator<Item = &[u8]> {
     let parts = path.as_os_str().as_bytes().split(|byte| *byte == b'/');
     parts.filter(|part| !matches!(*part, b"" | b"."))
@@ -354,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn below_is_by_component() {
+    fn is_below_compares_whole_names() {
         assert!(is_below(Path::new("/proj/a"), Path::new("/proj")));
         assert!(!is_below(Path::new("/proj-evil/a"), Path::new("/proj")));
         let paths = [

@@ -1,8 +1,8 @@
 //! Matching of text against the patterns of a policy. Nothing is compiled during a hook
 //! call.
 
-/// `*` stands for any run of characters and `?` for one. Linear in the text
-/// for each star, without recursion.
+/// True if a glob matches the whole text: `*` stands for any run of characters and `?` for
+/// one. Linear in the text for each star, without recursion.
 pub fn glob_matches(pattern: &str, text: &str) -> bool {
     let (pattern, text): (Vec<char>, Vec<char>) =
         (pattern.chars().collect(), text.chars().collect());
@@ -30,8 +30,9 @@ pub fn glob_matches(pattern: &str, text: &str) -> bool {
     pattern.get(p..).is_some_and(|rest| rest.iter().all(|c| *c == '*'))
 }
 
-/// A glob over a path: `*` and `?` stay within one name, `**` stands for any
-/// number of names. Both sides are relative and without doubled slashes.
+/// True if a glob matches a whole path: `*` and `?` stay within one name, `**` stands for
+/// any number of names, also none. Both sides are relative; the pattern has no doubled
+/// slash.
 pub fn path_glob_matches(pattern: &str, path: &str) -> bool {
     path_glob_reached(pattern, path).last() == Some(&true)
 }
@@ -71,8 +72,8 @@ fn reach(pattern: &[&str], reached: &mut [bool], mut at: usize) {
     }
 }
 
-/// A bare name is that domain and its subdomains; `*.name` only the subdomains.
-/// Both sides are lower case and without a trailing dot.
+/// True if a name of a policy covers a host. A bare name is that domain and its subdomains;
+/// `*.name` only the subdomains. Both sides are lower case and without a trailing dot.
 pub fn host_matches(pattern: &str, host: &str) -> bool {
     let below = |domain: &str| {
         host.strip_suffix(domain).is_some_and(|front| front.len() > 1 && front.ends_with('.'))
@@ -89,7 +90,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn stars_and_question_marks() {
+    fn a_star_is_any_run_and_a_question_mark_one_character() {
         assert!(glob_matches("te*t", "test") && glob_matches("te*t", "tet"));
         assert!(glob_matches("**", "") && glob_matches("a?c", "abc"));
         assert!(!glob_matches("te*t", "tests") && !glob_matches("a?c", "ac"));

@@ -76,7 +76,8 @@ pub fn carried_by_branches() -> impl Iterator<Item = &'static str> {
 /// there too.
 const PACKAGES: &[&str] = &["node_modules", "site-packages", "dist-packages", "vendor"];
 
-/// The list after the `protect` and `unprotect` of one sandbox.
+/// The list after the `protect` and `unprotect` of one sandbox. `unprotect` removes an
+/// entry, but of a [`KeepMode::Name`] entry it only lets commands create the name.
 pub fn entries(protect: &ProtectSettings) -> impl Iterator<Item = PersistencePath<'_>> {
     let standard = STANDARD.iter().copied().filter(|_| protect.standard);
     let also = protect.also.iter().map(|path| PersistencePath {
@@ -102,8 +103,8 @@ pub fn entries(protect: &ProtectSettings) -> impl Iterator<Item = PersistencePat
 }
 
 /// The entry that forbids a change of the path `below`, which is relative to a tree in
-/// which the list counts. Entries that end within the first `named` names do not count:
-/// the policy itself names them.
+/// which the list counts. Entries that end within the first `named` names do not count: the
+/// policy itself names them. `None` if `needs` has no capability that changes.
 pub fn kept<'a>(
     protect: &'a ProtectSettings,
     below: &Path,
@@ -147,8 +148,9 @@ pub fn kept<'a>(
     })
 }
 
-/// True if a path is the beginning of an entry, as `.git` is of `.git/hooks`. A link of
-/// that name would protect its target.
+/// True if a path ends with the beginning of an entry, as `.git` is of `.git/hooks`. A link
+/// of that name would protect its target. Only entries count whose mode `entry_counts`
+/// accepts.
 pub fn begins(
     protect: &ProtectSettings,
     below: &Path,
@@ -229,6 +231,7 @@ const fn lengths() -> [u64; 256] {
 }
 
 impl ProtectSettings {
+    /// True if an entry of the list may begin with this name. True in cases of doubt.
     fn may_begin(&self, name: &OsStr) -> bool {
         let by_policy = |path: &String| {
             let first = path.split('/').next().unwrap_or_default();
@@ -244,12 +247,14 @@ fn starts(entry: &str, names: &[&OsStr], count: usize) -> bool {
         && entry.split('/').take(count).zip(names).all(|(part, name)| is_named(part, name))
 }
 
+/// True if `names` ends with the first `count` names of an entry.
 fn ends(entry: &str, names: &[&OsStr], count: usize) -> bool {
     let from = names.len().checked_sub(count).and_then(|at| names.get(at..));
     from.is_some_and(|names| starts(entry, names, count))
 }
 
-/// True if one part of an entry matches a name.
+/// True if one part of an entry matches a name, in upper or lower case. Only the first `*`
+/// is a wildcard.
 pub fn is_named(part: &str, name: &OsStr) -> bool {
     let name = name.as_bytes();
     match part.split_once('*') {
@@ -263,17 +268,21 @@ pub fn is_named(part: &str, name: &OsStr) -> bool {
     }
 }
 
+/// True for a directory of [`PACKAGES`]; upper case counts as another name.
 fn is_package_directory(name: &OsStr) -> bool {
     PACKAGES.iter().any(|package| name == *package)
 }
 
+/// True if an entry does not count, because `above` has a directory of packages. Entries
+/// about git and entries of the policy count everywhere.
 fn in_packages(entry: &PersistencePath<'_>, above: &[&OsStr]) -> bool {
     entry.why != BY_GIT
         && entry.why != POLICY
         && above.iter().any(|name| is_package_directory(name))
 }
 
-/// A worktree of the agent in `.claude/worktrees` is a project again.
+/// True if the entry is `.claude` and the next name `worktrees`: a worktree of the agent is
+/// a project again.
 fn is_worktree(entry: &PersistencePath<'_>, next: Option<&&OsStr>) -> bool {
     entry.path == ".claude" && next.is_some_and(|name| *name == "worktrees")
 }
@@ -286,6 +295,7 @@ mod tests {
         keeps_with(&ProtectSettings::default(), path, needs)
     }
 
+    /// The entry of the standard list that protects a path from these capabilities.
     fn keeps_with(protect: &ProtectSettings, path: &str, needs: &str) -> Option<&'static str> {
         let entry = kept(protect, Path::new(path), 0, FileCaps::parse(needs).unwrap())?;
         STANDARD.iter().find(|known| known.path == entry.path).map(|known| known.path)

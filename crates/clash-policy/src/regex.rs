@@ -17,6 +17,7 @@ pub struct PolicyRegex {
 }
 
 impl PolicyRegex {
+    /// True if the expression matches the whole text; `None` if the automaton is damaged.
     pub fn matches(&self, text: &str) -> Option<bool> {
         matches(&self.automaton, text)
     }

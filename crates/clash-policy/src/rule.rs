@@ -75,8 +75,8 @@ pub struct LayerSettings {
     pub everywhere: Vec<FsRule>,
 }
 
-/// Adds the file rules that a layer wants everywhere to the sandboxes of all layers.
-/// They only deny or ask, so an untrusted layer may have some too.
+/// Moves the file rules that a layer wants everywhere to the sandboxes of all layers,
+/// except `unrestricted`. They only deny or ask, so an untrusted layer may have some too.
 pub fn add_to_every_sandbox(layers: &mut [Layer]) {
     let rules: Vec<FsRule> = layers
         .iter_mut()

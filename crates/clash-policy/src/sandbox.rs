@@ -1,12 +1,13 @@
 //! A Sandbox: the named, host-independent declaration of the files, hosts and resources
 //! that a command may use. Paths keep their variables (`$PWD`, `$HOME`);
-//! [`crate::path::Places`] fills them in when a sandbox is judged or planned.
+//! [`crate::path::PolicyPlaces`] fills them in when a sandbox is judged or planned.
 
 use crate::effect::{Effect, FileCaps};
 use crate::net::NetworkAccess;
 use crate::regex::PolicyRegex;
 use crate::span::PolicySpan;
 
+/// The rights of a command, as one `sandbox()` of a policy declares them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sandbox {
     pub name: String,

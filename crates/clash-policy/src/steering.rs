@@ -39,7 +39,9 @@ pub enum SandboxWidening {
 /// The variable with the socket of the ssh agent.
 pub const SSH_AGENT_SOCKET: &str = "SSH_AUTH_SOCK";
 
-/// The rights that a sandbox has and the default sandbox of its policy lacks.
+/// The right of a sandbox that the default sandbox of its policy lacks; credentials come
+/// before the network. The network counts only if the default sandbox has none at all.
+/// `None` if both rights are the same.
 pub fn widening(
     sandbox: &Sandbox,
     default: &Sandbox,
@@ -53,8 +55,9 @@ pub fn widening(
     (wider && !default.unrestricted).then_some(SandboxWidening::Network)
 }
 
-/// True if a command in this sandbox can read a credential or use a socket of a
-/// program that acts for the user.
+/// True if a command in this sandbox can read a credential or use a socket of a program
+/// that acts for the user. Any allowed rule inside the place of a credential counts, and
+/// any allowed path that ends in `.sock`.
 pub fn reads_credentials(sandbox: &Sandbox, context: &JudgeContext<'_>) -> bool {
     let allowed = || sandbox.fs.iter().filter(|rule| rule.effect == Effect::Allow);
     let socket = |path: &str| path.ends_with(".sock");
@@ -89,7 +92,7 @@ fn credential_places(name: &str, context: &JudgeContext<'_>) -> Vec<PathBuf> {
     [Some(context.places.home.join(name)), moved].into_iter().flatten().collect()
 }
 
-/// Files beside keys that hold no secret.
+/// True for files beside keys that hold no secret: `.ssh/config`, `known_hosts*`, `*.pub`.
 fn is_public(path: &Path) -> bool {
     let name = path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
     name == "config" && path.parent().is_some_and(|dir| dir.ends_with(".ssh"))
@@ -106,8 +109,9 @@ pub(crate) fn is_settled_by_door(why: &str) -> bool {
     why.starts_with(UNKNOWN_VARIABLES) || why.starts_with(UNKNOWN_DIRECTORY)
 }
 
-/// Why a command is steered; `None` if it is not. `named` are the words of the rule
-/// that allows it: an option that the rule names does not steer.
+/// Why a command is steered; `None` if it is not, or if its program is unknown. `named` are
+/// the words of the rule that allows it: an option that the rule names does not steer. Only
+/// git and gh are checked for their repository, and only if the sandbox reads credentials.
 pub fn steered(
     command: &ShellCommand,
     widening: SandboxWidening,
@@ -115,21 +119,23 @@ pub fn steered(
     context: &JudgeContext<'_>,
 ) -> Option<String> {
     let program = command.words.first().and_then(ShellWord::known).and_then(program_name)?;
-    if let Some(name) = variable(command, widening) {
+    if let Some(name) = steering_variable(command, widening) {
         return Some(name);
     }
-    if let Some(option) = options::steering(program, &command.words, named) {
+    if let Some(option) = options::steering_option(program, &command.words, named) {
         return Some(option);
     }
     match (program, widening) {
         ("git" | "gh", SandboxWidening::Credentials) => {
-            repository(program, command, named, context)
+            steering_repository(program, command, named, context)
         }
         _ => None,
     }
 }
 
-fn variable(command: &ShellCommand, widening: SandboxWidening) -> Option<String> {
+/// Why a variable in front of the command steers it. In a sandbox that reads credentials,
+/// every exported variable steers.
+fn steering_variable(command: &ShellCommand, widening: SandboxWidening) -> Option<String> {
     let steers = |name: &str, exported: bool| {
         name == "*"
             || is_steering_variable(name)
@@ -142,8 +148,9 @@ fn variable(command: &ShellCommand, widening: SandboxWidening) -> Option<String>
     })
 }
 
-/// Checks the repository that the program uses in its directory.
-fn repository(
+/// Why the repository that git or gh finds in its directory steers it. A directory that is
+/// known only at run time steers too, unless the rule names `-C`.
+fn steering_repository(
     program: &str,
     command: &ShellCommand,
     named: &[String],

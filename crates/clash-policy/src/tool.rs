@@ -59,7 +59,8 @@ pub enum ToolKind {
     Other,
 }
 
-/// The name of a tool in policies, and the kind of its input.
+/// The name of a tool in policies, and the kind of its input. A name that is not known here
+/// stays as it is, with [`ToolKind::Other`]. Upper and lower case differ.
 pub fn canonical(name: &str) -> (&str, ToolKind) {
     let is = |known: &&(&str, ToolKind, &[&str])| known.0 == name || known.2.contains(&name);
     match TOOLS.iter().find(is) {
@@ -90,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_agent_s_word_for_a_tool_is_one_tool() {
+    fn names_that_agents_use_map_to_one_tool() {
         assert_eq!(canonical("run_shell_command"), ("Bash", ToolKind::Shell));
         assert_eq!(canonical("fs_read"), ("Read", ToolKind::File));
         assert_eq!(canonical("mcp__db__query"), ("mcp__db__query", ToolKind::Other));

@@ -52,8 +52,8 @@ pub fn actions<'l>(
 ) -> (Vec<PolicyWitness>, bool) {
     let groups = layers.flat_map(|layer| &layer.groups);
     let mut named = NamedLiterals::default();
-    groups.clone().for_each(|group| named.literals(&group.branches));
-    groups.clone().for_each(|group| named.options(&group.branches, &[]));
+    groups.clone().for_each(|group| named.add_literals(&group.branches));
+    groups.clone().for_each(|group| named.add_options(&group.branches, &[]));
     let mut found = WitnessSearch { places, named, seen: BTreeSet::new(), witnesses: Vec::new() };
     found.emit(&WitnessDraft::default());
     groups.for_each(|group| found.walk(&group.branches, &WitnessDraft::default()));
@@ -76,19 +76,20 @@ impl NamedLiterals {
     /// gives a witness.
     const MAX_NAMED_TEXTS: usize = 30;
 
-    fn literals(&mut self, branches: &[MatchBranch]) {
+    /// Adds the literals of all keys in these trees.
+    fn add_literals(&mut self, branches: &[MatchBranch]) {
         for MatchBranch { key, then } in branches {
             self.literals.extend(key.patterns.iter().filter_map(|pattern| match pattern {
                 KeyPattern::Literal(text) => Some(text.clone()),
                 _ => None,
             }));
             if let MatchNode::Tree(tree) = then {
-                self.literals(tree);
+                self.add_literals(tree);
             }
         }
     }
 
-    /// Texts that a pattern matches, among them literals of other keys.
+    /// Texts that a pattern matches or nearly matches, among them literals of other keys.
     fn texts(&self, pattern: &KeyPattern) -> Vec<String> {
         let covers = |text: &&String| match pattern {
             KeyPattern::Glob(glob) => glob_matches(glob, text),
@@ -99,7 +100,9 @@ impl NamedLiterals {
         texts(pattern).into_iter().chain(named).collect()
     }
 
-    fn options(&mut self, branches: &[MatchBranch], programs: &[String]) {
+    /// Adds the options of all keys in these trees, by the programs above them. Options
+    /// above any program are stored under an empty name.
+    fn add_options(&mut self, branches: &[MatchBranch], programs: &[String]) {
         for MatchBranch { key, then } in branches {
             let texts: Vec<String> = key.patterns.iter().flat_map(|it| self.texts(it)).collect();
             let mut below = programs.to_vec();
@@ -116,7 +119,7 @@ impl NamedLiterals {
                 _ => {}
             }
             if let MatchNode::Tree(tree) = then {
-                self.options(tree, &below);
+                self.add_options(tree, &below);
             }
         }
     }
@@ -126,7 +129,7 @@ impl NamedLiterals {
         let program = draft.words.iter().find(|(_, option)| !option).map(|(word, _)| word.as_str());
         let programs = [program, Some("")].into_iter().flatten();
         let known = programs.filter_map(|program| self.options.get(program)).flatten();
-        known.filter(|option| !draft.has(option)).cloned().collect()
+        known.filter(|option| !draft.has_word(option)).cloned().collect()
     }
 }
 
@@ -144,8 +147,8 @@ struct WitnessDraft {
 }
 
 impl WitnessDraft {
-    fn has(&self, option: &str) -> bool {
-        self.words.iter().any(|(word, _)| word == option)
+    fn has_word(&self, text: &str) -> bool {
+        self.words.iter().any(|(word, _)| word == text)
     }
 }
 
@@ -157,6 +160,8 @@ struct WitnessSearch<'a> {
 }
 
 impl WitnessSearch<'_> {
+    /// Adds the witnesses for every key of these trees. `above` is the draft of the keys
+    /// above them. Stops at [`MAX_WITNESSES`].
     fn walk(&mut self, branches: &[MatchBranch], above: &WitnessDraft) {
         for MatchBranch { key, then } in branches {
             let patterns = key.patterns.iter();
@@ -189,17 +194,19 @@ impl WitnessSearch<'_> {
         };
         match tool::canonical(tool).1 {
             ToolKind::Shell if draft.words.is_empty() => {
-                UNNAMED_SCRIPTS.iter().for_each(|script| self.script(draft, (*script).to_owned()));
+                UNNAMED_SCRIPTS
+                    .iter()
+                    .for_each(|script| self.add_script(draft, (*script).to_owned()));
             }
             ToolKind::Shell => {
-                for words in orders(&draft.words) {
-                    self.script(draft, words.clone());
-                    self.script(draft, format!("{words} {UNNAMED}"));
+                for words in word_orders(&draft.words) {
+                    self.add_script(draft, words.clone());
+                    self.add_script(draft, format!("{words} {UNNAMED}"));
                 }
             }
             ToolKind::File => match &draft.path {
-                Some(path) => self.file(draft, path),
-                None => UNNAMED_PATHS.iter().for_each(|path| self.file(draft, path)),
+                Some(path) => self.add_file(draft, path),
+                None => UNNAMED_PATHS.iter().for_each(|path| self.add_file(draft, path)),
             },
             ToolKind::Host => {
                 let host = draft.host.clone().unwrap_or_else(|| UNNAMED_HOST.to_owned());
@@ -221,11 +228,11 @@ impl WitnessSearch<'_> {
         }
     }
 
-    fn script(&mut self, draft: &WitnessDraft, script: String) {
+    fn add_script(&mut self, draft: &WitnessDraft, script: String) {
         self.add(draft, ToolInput::Script(script.clone()), script);
     }
 
-    fn file(&mut self, draft: &WitnessDraft, path: &str) {
+    fn add_file(&mut self, draft: &WitnessDraft, path: &str) {
         // A path that cannot be expanded gives no action.
         let Ok(expanded) = self.places.expand(path) else { return };
         let needs = tool::needs(draft.tool.as_deref().unwrap_or_default());
@@ -233,6 +240,8 @@ impl WitnessSearch<'_> {
         self.add(draft, ToolInput::Files(vec![file]), path.to_owned());
     }
 
+    /// Adds an action, unless one with the same text is already there. Without a key about
+    /// agent or mode, the agent is `claude` and the mode `default`.
     fn add(&mut self, draft: &WitnessDraft, input: ToolInput, shown: String) {
         let (agent, mode) = (draft.agent.as_deref(), draft.mode.as_deref());
         let tool = draft.tool.clone().unwrap_or_default();
@@ -288,7 +297,8 @@ fn drafts(
     }
 }
 
-/// Texts that a pattern matches; empty if there is no simple one.
+/// Texts that a pattern matches, and some that it nearly matches (`sub.x` for exactly `x`);
+/// empty if there is no simple one.
 fn texts(pattern: &KeyPattern) -> Vec<String> {
     match pattern {
         KeyPattern::Literal(text) => match text.strip_prefix(ONLY_HOST) {
@@ -306,6 +316,7 @@ fn texts(pattern: &KeyPattern) -> Vec<String> {
     }
 }
 
+/// The name itself; for `*.name` a subdomain and the name.
 fn name_texts(name: &str) -> Vec<String> {
     match name.strip_prefix("*.") {
         Some(domain) => vec![format!("sub.{domain}"), domain.to_owned()],
@@ -313,6 +324,7 @@ fn name_texts(name: &str) -> Vec<String> {
     }
 }
 
+/// Hosts inside and just outside a pattern; for a range of addresses only its first one.
 fn host_texts(host: &HostPattern) -> Vec<String> {
     match host {
         HostPattern::Name(name) if name.starts_with("*.") => name_texts(name),
@@ -324,6 +336,7 @@ fn host_texts(host: &HostPattern) -> Vec<String> {
     }
 }
 
+/// Paths inside a pattern, and for some patterns one just outside, with their variables.
 fn path_texts(pattern: &PathPattern) -> Vec<String> {
     let below = |base: &str, rest: &str| format!("{}/{rest}", base.trim_end_matches('/'));
     match pattern {
@@ -345,8 +358,9 @@ fn path_texts(pattern: &PathPattern) -> Vec<String> {
     }
 }
 
-/// A shortest text that the expression matches, found in its automaton; `None` if every
-/// such text needs unusual characters.
+/// A shortest text that the expression matches, found in its automaton. `None` if every
+/// such text needs characters other than printable ASCII, if the automaton is damaged, or
+/// if the search reaches 10,000 states.
 pub fn example(regex: &PolicyRegex) -> Option<String> {
     const MAX_AUTOMATON_STATES: usize = 10_000;
     let (automaton, _) = DFA::from_bytes(&regex.automaton).ok()?;
@@ -382,10 +396,10 @@ pub fn example(regex: &PolicyRegex) -> Option<String> {
     None
 }
 
-/// The words in the order of the keys; with the options last, because an option in
-/// between may take the next word as its value; and with an unknown option before the
-/// last word.
-fn orders(words: &[(String, bool)]) -> Vec<String> {
+/// The words as command lines: in the order of the keys; with the options last, because an
+/// option in between may take the next word as its value; and with an unknown option before
+/// the last word.
+fn word_orders(words: &[(String, bool)]) -> Vec<String> {
     let (options, plain): (Vec<_>, Vec<_>) = words.iter().cloned().partition(|(_, option)| *option);
     let mut orders = vec![words.to_vec(), [plain.clone(), options].concat()];
     if let [before @ .., last] = plain.as_slice()
@@ -394,17 +408,19 @@ fn orders(words: &[(String, bool)]) -> Vec<String> {
         let unnamed = (format!("--{UNNAMED}"), true);
         orders.push([before, &[unnamed, last.clone()]].concat());
     }
-    orders.into_iter().map(command).collect()
+    orders.into_iter().map(join_words).collect()
 }
 
-/// A command begins with its program.
-fn command(mut words: Vec<(String, bool)>) -> String {
+/// The command line of the words, quoted. The program comes first: the first word that is
+/// no option.
+fn join_words(mut words: Vec<(String, bool)>) -> String {
     let program = words.iter().position(|(_, option)| !option).map(|at| words.remove(at));
     words.insert(0, program.unwrap_or((UNNAMED.to_owned(), false)));
     words.iter().map(|(word, _)| quoted_argument(word)).collect::<Vec<String>>().join(" ")
 }
 
-/// Paths that sandboxes distinguish, as a policy writes them and expanded.
+/// Paths that sandboxes distinguish, as a policy writes them and expanded, each once. Paths
+/// that cannot be expanded are left out.
 pub fn paths(sandboxes: &[&Sandbox], places: &PolicyPlaces) -> Vec<(String, PathBuf)> {
     let rules = sandboxes.iter().flat_map(|sandbox| &sandbox.fs);
     let named = rules.flat_map(|rule| path_texts(&rule.pattern));

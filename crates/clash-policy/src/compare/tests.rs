@@ -9,6 +9,7 @@ fn rule(path: &str, effect: Effect, caps: &str) -> FsRule {
     FsRule { pattern, effect, caps, writes: WriteTarget::InPlace, span: PolicySpan::default() }
 }
 
+/// The differences between two sandboxes, one text each.
 fn shown(old: &Sandbox, new: &Sandbox) -> Vec<String> {
     let places = PolicyPlaces::imagined();
     let context = JudgeContext::without_disk(&places);
@@ -109,6 +110,7 @@ fn branches(entries: Vec<(MatchKey, MatchNode)>) -> MatchNode {
     MatchNode::Tree(tree)
 }
 
+/// A policy of one layer with this tree below `Bash`, which asks by default.
 fn stack(tree: Vec<MatchBranch>) -> Vec<Layer> {
     let bash =
         MatchKey { subject: KeySubject::Tool, patterns: vec![KeyPattern::Literal("Bash".into())] };

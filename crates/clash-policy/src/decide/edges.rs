@@ -99,7 +99,8 @@ impl OpenWord<'_> {
 /// any word could come next.
 const MAX_LOOK_AHEAD_WORDS: usize = 64;
 
-pub(super) fn steps<'a>(
+/// Finds the keys of a node that match the action at `place`, or could match.
+pub(super) fn find_matching_edges<'a>(
     node: &NodeRef<'a>,
     facts: &MatchFacts<'_>,
     place: TreePosition,
@@ -151,10 +152,12 @@ pub(super) fn steps<'a>(
     Ok(MatchedEdges { literal: steps, others, wild })
 }
 
+/// The position behind a word: words and options continue at `next`.
 fn behind(place: TreePosition, next: usize) -> TreePosition {
     TreePosition { at: next, options: next, ..place }
 }
 
+/// The words that may come next at a position. None for an opaque command.
 fn next_words<'x>(facts: &'x MatchFacts<'_>, place: TreePosition) -> NextWords<'x> {
     let none = NextWords { known: Vec::new(), open: None };
     if facts.opaque {
@@ -238,7 +241,7 @@ fn possible_words<'x>(facts: &'x MatchFacts<'_>, place: TreePosition) -> NextWor
     NextWords { known, open: None }
 }
 
-/// The file name of a program, in any directory.
+/// The last part of a path: `git` of `/usr/bin/git`.
 fn base_name(program: &str) -> &str {
     program.rsplit('/').next().unwrap_or(program)
 }
@@ -366,8 +369,8 @@ fn option_forms(word: &str) -> Vec<String> {
     forms
 }
 
-/// `Some(true)` if certainly no word remains, `Some(false)` if perhaps none does,
-/// `None` if a word remains.
+/// `Some(true)` if certainly no word remains, `Some(false)` if perhaps none does. `None` if
+/// a word remains, and for an opaque command.
 fn ends(facts: &MatchFacts<'_>, place: TreePosition) -> Option<bool> {
     let rest = facts.words.get(place.at..).unwrap_or_default();
     // Behind an unknown word, the remaining words may be part of it.
@@ -378,6 +381,8 @@ fn ends(facts: &MatchFacts<'_>, place: TreePosition) -> Option<bool> {
     Some(rest.is_empty() && !place.wild)
 }
 
+/// Adds the literal keys about fields, and about values of the field at `place`. A key
+/// about a value is certain only if all values of the field are equal to it.
 fn field_steps<'a>(
     node: &NodeRef<'a>,
     facts: &MatchFacts<'_>,
@@ -403,12 +408,13 @@ fn field_steps<'a>(
     Ok(())
 }
 
+/// The values of the field at this position; none if the walk is at no field.
 fn values<'x>(facts: &MatchFacts<'x>, place: TreePosition) -> &'x [String] {
     place.field.and_then(|at| facts.fields.get(at)).map_or(&[], |field| &field.values)
 }
 
-/// Hosts match by suffix, so the literal keys for the name and for each parent domain
-/// are looked up, the longest first.
+/// The literal keys about the host, the longest first. Hosts match by suffix, so the keys
+/// for the name and for each parent domain are looked up.
 fn host_edges<'a>(node: &NodeRef<'a>, facts: &MatchFacts<'_>) -> DecideResult<Vec<EdgeRef<'a>>> {
     let Some(host) = facts.host else { return Ok(Vec::new()) };
     let mut edges = node.exact(KeySubject::Host, &format!("{ONLY_HOST}{host}"))?;
@@ -452,7 +458,8 @@ fn path_steps<'a>(
     Ok(())
 }
 
-/// Keys with wildcards.
+/// Adds a key with wildcards if it matches or could match. Keys about paths are added by
+/// [`path_steps`], except `**`.
 fn pattern_steps<'a>(
     edge: EdgeRef<'a>,
     facts: &MatchFacts<'_>,

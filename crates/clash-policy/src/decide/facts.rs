@@ -6,6 +6,7 @@ use crate::judge::JudgeContext;
 use crate::rule::KeySubject;
 use clash_shell::{CommandDirectory, ShellCommand, ShellWord};
 
+/// The values of one command, path, host or tool input. Parts that do not apply are empty.
 pub(super) struct MatchFacts<'x> {
     pub(super) action: &'x Action,
     pub(super) context: &'x JudgeContext<'x>,
@@ -19,6 +20,7 @@ pub(super) struct MatchFacts<'x> {
 }
 
 impl<'x> MatchFacts<'x> {
+    /// Facts without a command, file, host or field.
     pub(super) fn tool(action: &'x Action, context: &'x JudgeContext<'x>) -> Self {
         Self {
             action,
@@ -32,6 +34,7 @@ impl<'x> MatchFacts<'x> {
         }
     }
 
+    /// Facts about one command of a script.
     pub(super) fn command(
         action: &'x Action,
         context: &'x JudgeContext<'x>,
@@ -42,6 +45,7 @@ impl<'x> MatchFacts<'x> {
         Self { words: &command.words, opaque, at_start, ..Self::tool(action, context) }
     }
 
+    /// The text that root keys are compared with; `None` for every other subject.
     pub(super) fn text(&self, subject: KeySubject) -> Option<&str> {
         match subject {
             KeySubject::Tool => Some(&self.action.tool),

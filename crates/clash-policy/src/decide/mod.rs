@@ -2,8 +2,9 @@
 //! One implementation serves the hook, the launcher and `explain`.
 //!
 //! Order of the layers: no layer can relax a deny or ask of a managed policy. Then come
-//! the session, a deny of the user, the project, the user, the built-in rules, and the
-//! default. An untrusted project layer can only make a decision stricter.
+//! the session, a deny of the user, the project, the user, the built-in rules, an allow of
+//! a managed policy, and the default. An untrusted project layer can only make a decision
+//! stricter.
 
 mod edges;
 mod facts;
@@ -48,10 +49,12 @@ type DecideResult<T> = Result<T, DecideError>;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decision {
     pub effect: Effect,
-    /// The sandbox of an allowed or approved action.
+    /// The sandbox in which a script runs if it is allowed or approved. A deny may have one
+    /// too.
     pub sandbox: Option<Sandbox>,
     /// One for each command of a script, each path or each host; one for any other
-    /// tool. Never empty.
+    /// tool. Then one for each file that a redirection opens and that is not allowed. Never
+    /// empty.
     pub parts: Vec<DecisionPart>,
     /// Two commands of a script that belong in different sandboxes. The script then runs in
     /// the default sandbox, and each command with a sandbox of its own behind a door.
@@ -61,7 +64,7 @@ pub struct Decision {
 /// The decision about one command, path or host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DecisionPart {
-    /// The command or path, for people.
+    /// The command, path, host or tool, for people.
     pub what: String,
     pub effect: Effect,
     pub sandbox: Option<String>,
@@ -132,7 +135,8 @@ pub struct SandboxMix {
 }
 
 impl Decision {
-    /// The part that decided the effect.
+    /// The first part with the effect of the whole decision, or the first part if only
+    /// inert commands have it.
     pub fn decisive(&self) -> Option<&DecisionPart> {
         let strictest = |part: &&DecisionPart| part.effect == self.effect;
         let ruled =
@@ -141,7 +145,8 @@ impl Decision {
     }
 }
 
-/// Decides an action against an opened policy.
+/// Decides an action against an opened policy. The only reads of the disk are those of
+/// `context.links`.
 pub fn decide(
     ir: IrImage<'_>,
     action: &Action,
@@ -149,10 +154,12 @@ pub fn decide(
 ) -> Result<Decision, DecideError> {
     let decider = Decider { stack: DecidingLayers::read(ir)?, action, context };
     match &action.input {
-        ToolInput::Script(script) => decider.script(&clash_shell::find_commands(script)),
-        ToolInput::Files(files) => decider.files(files),
-        ToolInput::Hosts(hosts) => decider.hosts(hosts),
-        ToolInput::Fields(fields) => decider.single(&MatchFacts { fields, ..decider.tool() }),
+        ToolInput::Script(script) => decider.decide_script(&clash_shell::find_commands(script)),
+        ToolInput::Files(files) => decider.decide_files(files),
+        ToolInput::Hosts(hosts) => decider.decide_hosts(hosts),
+        ToolInput::Fields(fields) => {
+            decider.decide_tool(&MatchFacts { fields, ..decider.tool_facts() })
+        }
     }
 }
 
@@ -169,6 +176,7 @@ pub fn default_sandbox(ir: IrImage<'_>) -> Result<Sandbox, DecideError> {
     Ok(DecidingLayers::read(ir)?.default_sandbox().to_sandbox()?)
 }
 
+/// A policy and the action that it decides.
 struct Decider<'x, 'a> {
     stack: DecidingLayers<'a>,
     action: &'x Action,
@@ -176,21 +184,25 @@ struct Decider<'x, 'a> {
 }
 
 impl<'a> Decider<'_, 'a> {
-    fn tool(&self) -> MatchFacts<'_> {
+    fn tool_facts(&self) -> MatchFacts<'_> {
         MatchFacts::tool(self.action, self.context)
     }
 
-    fn ruled(&self, facts: &MatchFacts<'_>) -> Result<PartRuling<'a>, DecideError> {
+    /// The ruling of the layers, or the default if no rule matches.
+    fn rule_or_default(&self, facts: &MatchFacts<'_>) -> Result<PartRuling<'a>, DecideError> {
         let ruling = self.stack.rule(facts, false, self.stack.default_effect())?;
         Ok(ruling.unwrap_or_else(|| self.stack.by_default()))
     }
 
-    fn single(&self, facts: &MatchFacts<'_>) -> Result<Decision, DecideError> {
-        let part = (self.ruled(facts)?, self.action.tool.clone());
+    /// A decision with one part, which has the name of the tool.
+    fn decide_tool(&self, facts: &MatchFacts<'_>) -> Result<Decision, DecideError> {
+        let part = (self.rule_or_default(facts)?, self.action.tool.clone());
         combine(vec![part])
     }
 
-    fn script(&self, commands: &[ShellCommand]) -> Result<Decision, DecideError> {
+    /// Decides every command of a script. A script whose commands need no decision of their
+    /// own runs in the default sandbox.
+    fn decide_script(&self, commands: &[ShellCommand]) -> Result<Decision, DecideError> {
         // A command that starts no program needs a decision only if a rule names it. A
         // script of such commands alone (`echo hi`, `cd src`) runs in the default
         // sandbox, and rules about every command (`glob("**")`) count for it.
@@ -201,11 +213,11 @@ impl<'a> Decider<'_, 'a> {
         let mut parts = Vec::with_capacity(commands.len());
         for command in commands {
             let ruling = if runs_elsewhere(command) {
-                self.elsewhere(command)?
+                self.rule_elsewhere(command)?
             } else {
-                self.command(command, needs_none(command), nothing_else)?
+                self.rule_command(command, needs_none(command), nothing_else)?
             };
-            parts.push((ruling, shown(command)));
+            parts.push((ruling, show_command(command)));
         }
         if parts.iter().all(|(ruling, _)| ruling.sandbox.is_none()) {
             let room = self.stack.by_default().sandbox;
@@ -221,10 +233,12 @@ impl<'a> Decider<'_, 'a> {
         for (part, command) in decision.parts.iter_mut().zip(commands) {
             part.opaque = command.opaque;
         }
-        self.redirections(decision, commands)
+        self.add_redirections(decision, commands)
     }
 
-    fn command(
+    /// Rules one command of a script. `needs_none`: it is inert or a filter, so without a
+    /// rule it is allowed. `nothing_else`: all commands of the script are like that.
+    fn rule_command(
         &self,
         command: &ShellCommand,
         needs_none: bool,
@@ -282,9 +296,11 @@ impl<'a> Decider<'_, 'a> {
         })
     }
 
-    /// A command on another machine or in a container runs in no room of clash, and an
-    /// allow for this machine does not extend to that one. Only a deny or ask counts.
-    fn elsewhere(&self, command: &ShellCommand) -> Result<PartRuling<'a>, DecideError> {
+    /// Rules a command on another machine or in a container. It runs in no room of clash,
+    /// and an allow for this machine does not extend to that one. So only a deny or ask
+    /// that names the command counts; without one it is allowed, because the command around
+    /// it has a rule.
+    fn rule_elsewhere(&self, command: &ShellCommand) -> Result<PartRuling<'a>, DecideError> {
         let facts = MatchFacts::command(self.action, self.context, command);
         let ruling = self.stack.rule(&facts, true, Effect::Allow)?;
         Ok(match ruling.filter(|ruling| ruling.effect > Effect::Allow) {
@@ -293,8 +309,10 @@ impl<'a> Decider<'_, 'a> {
         })
     }
 
-    /// Adds a part for each file that a redirection opens and that is not allowed.
-    fn redirections(
+    /// Adds a part for each file that a redirection or an output option of git opens and
+    /// that is not allowed. If the name of a written file is unknown, the sandbox loses its
+    /// `unprotect` entries.
+    fn add_redirections(
         &self,
         mut decision: Decision,
         commands: &[ShellCommand],
@@ -335,11 +353,14 @@ impl<'a> Decider<'_, 'a> {
         Ok(decision)
     }
 
-    fn hosts(&self, hosts: &[HostUse]) -> Result<Decision, DecideError> {
+    /// Decides every host by the rules, and by the sandbox if the rule names one. Without a
+    /// host, as for a search, the rules about the tool decide.
+    fn decide_hosts(&self, hosts: &[HostUse]) -> Result<Decision, DecideError> {
         let mut parts = Vec::new();
         let mut judged = Vec::new();
         for HostUse { host, port } in hosts {
-            let ruling = self.ruled(&MatchFacts { host: Some(host), ..self.tool() })?;
+            let ruling =
+                self.rule_or_default(&MatchFacts { host: Some(host), ..self.tool_facts() })?;
             // A fetch runs in the agent's own process. Only a sandbox that the rule
             // names judges it.
             judged.push(match (&ruling.sandbox, ruling.names_sandbox) {
@@ -349,12 +370,14 @@ impl<'a> Decider<'_, 'a> {
             parts.push((ruling, host.clone()));
         }
         if parts.is_empty() {
-            return self.single(&self.tool());
+            return self.decide_tool(&self.tool_facts());
         }
         Ok(with_judgements(combine(parts)?, judged))
     }
 
-    fn files(&self, files: &[FileUse]) -> Result<Decision, DecideError> {
+    /// Decides every file: the cage first, then the rules, then the sandbox, which can only
+    /// make the answer stricter. Without a file, the rules about the tool decide.
+    fn decide_files(&self, files: &[FileUse]) -> Result<Decision, DecideError> {
         let mut parts = Vec::new();
         let mut judged = Vec::new();
         for file in files {
@@ -364,7 +387,8 @@ impl<'a> Decider<'_, 'a> {
                 judged.push(None);
                 continue;
             }
-            let ruling = self.ruled(&MatchFacts { file: Some(file), ..self.tool() })?;
+            let ruling =
+                self.rule_or_default(&MatchFacts { file: Some(file), ..self.tool_facts() })?;
             let sandbox = ruling.sandbox.map(|sandbox| sandbox.to_sandbox()).transpose()?;
             let verdict = match sandbox {
                 Some(sandbox) => Some(judge_file(&sandbox, file, self.context)?),
@@ -374,13 +398,13 @@ impl<'a> Decider<'_, 'a> {
             parts.push((ruling, what));
         }
         if parts.is_empty() {
-            return self.single(&self.tool());
+            return self.decide_tool(&self.tool_facts());
         }
         Ok(with_judgements(combine(parts)?, judged))
     }
 
-    /// One careless yes would give a key away, so an ask about a credential becomes a
-    /// deny, unless a rule names the file.
+    /// Turns an ask about a credential into a deny: one careless yes would give a key away.
+    /// An ask of a rule stays, of the sandbox or with a path key.
     fn without_credentials(
         &self,
         judged: SandboxJudgement,
@@ -430,7 +454,7 @@ fn leave_to_doors(decision: &mut Decision) {
 
 /// The text of a command for people. A command inside a wrapper has the text of the
 /// wrapper, so its own words are shown.
-fn shown(command: &ShellCommand) -> String {
+fn show_command(command: &ShellCommand) -> String {
     if !matches!(
         command.position.last(),
         Some(CommandPosition::Wrapper(_) | CommandPosition::Elsewhere(_))
@@ -448,11 +472,14 @@ fn shown(command: &ShellCommand) -> String {
     command.words.iter().map(word).collect::<Vec<_>>().join(" ")
 }
 
+/// True if a command runs on another machine or in a container, as in `ssh host CMD`.
 fn runs_elsewhere(command: &ShellCommand) -> bool {
     command.position.iter().any(|position| matches!(position, CommandPosition::Elsewhere(_)))
 }
 
-/// Combines the rulings of all parts: the strictest holds.
+/// Combines the rulings of all parts: the strictest holds, and without parts a deny. The
+/// sandbox is that of the first part that has one. If another part has a different sandbox,
+/// the one with fewer `unprotect` entries serves both, or the two are noted as a mix.
 fn combine(rulings: Vec<(PartRuling<'_>, String)>) -> Result<Decision, DecideError> {
     let effect = rulings.iter().map(|(r, _)| r.effect).max().unwrap_or(Effect::Deny);
     let mut room: Option<(SandboxRef<'_>, String)> = None;
@@ -516,7 +543,7 @@ fn fully_protected(sandbox: &Sandbox) -> Sandbox {
 }
 
 /// Adds the answers of sandboxes, which can only make the decision stricter. Files and
-/// hosts run in no room, so each has its own sandbox.
+/// hosts run in no room, so each has its own sandbox and they never mix.
 fn with_judgements(mut decision: Decision, judged: Vec<Option<SandboxJudgement>>) -> Decision {
     decision.mix = None;
     for (part, judged) in decision.parts.iter_mut().zip(judged) {
@@ -529,6 +556,8 @@ fn with_judgements(mut decision: Decision, judged: Vec<Option<SandboxJudgement>>
     decision
 }
 
+/// The answer of a sandbox about a file. Its rule is the entry of the persistence list if
+/// that decided.
 fn judge_file(
     sandbox: &Sandbox,
     file: &FileUse,
@@ -548,6 +577,7 @@ fn judge_file(
     Ok(SandboxJudgement { effect, caps, rule, credential: None })
 }
 
+/// The answer of a sandbox about a host and port; allow if it is unrestricted.
 fn judge_host(sandbox: &Sandbox, host: &str, port: u16) -> SandboxJudgement {
     let (effect, rule) = sandbox.net.judge(host, port);
     let effect = if sandbox.unrestricted { Effect::Allow } else { effect };

@@ -42,24 +42,26 @@ const SUBCOMMANDS_WITHOUT_OUTPUT: &[&str] = &[
     "worktree",
 ];
 
-/// A file that git writes: the word of the script, and the path if it is known.
+/// A file that git writes: the word of the script, and its possible paths. `None` if the
+/// name is known only when the command runs.
 pub(super) struct GitOutput {
     pub(super) shown: String,
     pub(super) paths: Option<Vec<PathBuf>>,
 }
 
-/// The files that options of a git command name.
+/// The files that options and trace variables of a git command name; none for other
+/// programs.
 pub(super) fn outputs(command: &ShellCommand, context: &JudgeContext<'_>) -> Vec<GitOutput> {
     if !command.words.first().and_then(ShellWord::known).is_some_and(is_git) {
         return Vec::new();
     }
     let args = command.words.get(1..).unwrap_or_default();
-    let (base, name, args) = start(args, directory(&command.cwd, context), context);
+    let (base, name, args) = split_git_words(args, directory(&command.cwd, context), context);
     let mut outputs = Vec::new();
-    for word in named(name, args).into_iter().chain(traces(command)) {
+    for word in output_words(name, args).into_iter().chain(traces(command)) {
         let paths = match (&word, name) {
             (word, "bisect" | "stash") => resolve_at(word, base.as_deref(), context)
-                .map(|_| above(word, base.as_deref(), context)),
+                .map(|_| paths_above(word, base.as_deref(), context)),
             (word, _) => resolve_at(word, base.as_deref(), context).map(|path| vec![path]),
         };
         outputs.push(GitOutput { shown: shown(&word), paths });
@@ -71,6 +73,7 @@ fn is_git(program: &str) -> bool {
     program == "git" || program.ends_with("/git")
 }
 
+/// The word for people; only the known part of an unknown word.
 fn shown(word: &ShellWord) -> String {
     match word {
         ShellWord::Home(rest) => format!("~{rest}"),
@@ -80,7 +83,7 @@ fn shown(word: &ShellWord) -> String {
 
 /// The possible paths of an output: these subcommands run git again in the top
 /// directory of the repository, which is one of the directories above.
-fn above(
+fn paths_above(
     word: &ShellWord,
     base: Option<&std::path::Path>,
     context: &JudgeContext<'_>,
@@ -92,8 +95,9 @@ fn above(
     found.collect()
 }
 
-/// The directory in which git works, its subcommand and the words behind that.
-fn start<'c>(
+/// The directory in which git works, its subcommand and the words behind that. The
+/// directory is `None` and the subcommand empty if the script does not tell them.
+fn split_git_words<'c>(
     mut args: &'c [ShellWord],
     mut base: Option<PathBuf>,
     context: &JudgeContext<'_>,
@@ -116,9 +120,9 @@ fn start<'c>(
 }
 
 /// The words that name an output. `ShellWord::Unknown` stands for one that may be there.
-fn named(name: &str, args: &[ShellWord]) -> Vec<ShellWord> {
+fn output_words(name: &str, args: &[ShellWord]) -> Vec<ShellWord> {
     let hides = !SUBCOMMANDS_WITHOUT_OUTPUT.contains(&name)
-        && (name != "stash" || is_look(args.first()))
+        && (name != "stash" || is_stash_listing(args.first()))
         && args.iter().any(|word| word.known().is_none() && may_be_option(word));
     let mut found = if hides { vec![ShellWord::Unknown] } else { Vec::new() };
     let next = |at: usize| args.get(at + 1).cloned();
@@ -161,8 +165,9 @@ fn traces(command: &ShellCommand) -> impl Iterator<Item = ShellWord> {
     values.filter(|value| value.known().is_none_or(|text| text.starts_with('/')))
 }
 
-/// True for `git stash list` and `git stash show`, which take the options of `git log`.
-fn is_look(first: Option<&ShellWord>) -> bool {
+/// True for `git stash list` and `git stash show`, which take the options of `git log`, and
+/// if the word may be one of them.
+fn is_stash_listing(first: Option<&ShellWord>) -> bool {
     match first {
         Some(ShellWord::Known(first)) => matches!(first.as_str(), "list" | "show"),
         Some(ShellWord::Unknown | ShellWord::Partial(_)) => true,
@@ -179,7 +184,7 @@ fn may_be_option(word: &ShellWord) -> bool {
     }
 }
 
-/// A part of a word: known if the word is known.
+/// `text` is a part of `word`: known if the word is known.
 fn alike(word: &ShellWord, text: &str) -> ShellWord {
     match word {
         ShellWord::Known(_) => ShellWord::Known(text.to_owned()),

@@ -12,7 +12,8 @@ use super::facts::MatchFacts;
 use super::walk;
 
 /// The place of the rule that an action matches in one group, below its root keys about
-/// `subject`. The action has a single command, path or host.
+/// `subject`: a doubtful rule if there is one. Of several commands, paths or hosts only the
+/// first counts. `None` if no rule matches or the group does not exist.
 pub fn reached(
     layer: &LayerRef<'_>,
     group: usize,

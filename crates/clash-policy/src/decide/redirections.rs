@@ -1,7 +1,7 @@
 //! The files a script's redirections open. `> ~/.bashrc` is judged like a Write to that
-//! path, by the rules about writing and by the sandbox the command runs in, even when
-//! the program itself is allowed. If only the shell knows the name, only the kernel
-//! decides.
+//! path, by the rules about writing and by the sandbox the command runs in, even when the
+//! program itself is allowed. Files that options of git name count too. If only the shell
+//! knows the name, only the kernel decides.
 
 use std::path::{Path, PathBuf};
 
@@ -21,11 +21,14 @@ pub(super) struct OpenedFile {
     pub(super) shown: String,
 }
 
+/// The files that a command opens by redirections and by options of git, with their real
+/// paths. Streams such as `/dev/null` and files with unknown names are left out.
 pub(super) fn opened(command: &ShellCommand, context: &JudgeContext<'_>) -> Vec<OpenedFile> {
-    let redirected = command.redirections.iter().filter_map(|one| open(one, command, context));
+    let redirected =
+        command.redirections.iter().filter_map(|one| opened_by_redirection(one, command, context));
     let written = outputs(command, context).into_iter().flat_map(|output| {
         let paths = output.paths.unwrap_or_default();
-        paths.into_iter().filter_map(move |path| write(&path, &output.shown, context))
+        paths.into_iter().filter_map(move |path| opened_by_git(&path, &output.shown, context))
     });
     redirected.chain(written).collect()
 }
@@ -37,7 +40,8 @@ pub(super) fn writes_unknown(command: &ShellCommand, context: &JudgeContext<'_>)
         || outputs(command, context).iter().any(|output| output.paths.is_none())
 }
 
-fn open(
+/// `None` for a stream, for an unknown name, and for a redirection without a file.
+fn opened_by_redirection(
     redirection: &Redirection,
     command: &ShellCommand,
     context: &JudgeContext<'_>,
@@ -63,14 +67,15 @@ fn open(
     Some(OpenedFile { tool, file, shown: format!("{sign} {name}") })
 }
 
-/// A file that an option of git names.
-fn write(path: &Path, name: &str, context: &JudgeContext<'_>) -> Option<OpenedFile> {
+/// A file that an option of git names; `None` for a stream.
+fn opened_by_git(path: &Path, name: &str, context: &JudgeContext<'_>) -> Option<OpenedFile> {
     let needs = FileCaps::WRITE.union(FileCaps::CREATE);
     let file = FileUse { path: context.links.real(path), needs, caseless: false };
     let shown = format!("> {name}");
     (!is_stream(path)).then_some(OpenedFile { tool: "Write", file, shown })
 }
 
+/// The path that a word names in the directory of a command, if both are known.
 fn resolve(
     target: &ShellWord,
     cwd: &CommandDirectory,
@@ -79,7 +84,8 @@ fn resolve(
     resolve_at(target, directory(cwd, context).as_deref(), context)
 }
 
-/// The path that a word names in a directory, if both are known.
+/// The path that a word names in a directory, if it is known. An absolute path needs no
+/// directory. Links are not followed.
 pub(super) fn resolve_at(
     target: &ShellWord,
     base: Option<&Path>,

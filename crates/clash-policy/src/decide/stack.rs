@@ -15,23 +15,26 @@ pub(super) struct PartRuling<'a> {
     pub(super) sandbox: Option<SandboxRef<'a>>,
     /// The rule names the sandbox.
     pub(super) names_sandbox: bool,
-    /// The rule names the path.
+    /// The rule has a key about paths, also one that covers a whole tree.
     pub(super) names_path: bool,
     pub(super) cause: DecisionCause,
     pub(super) overruled: Vec<OverruledRule>,
-    /// As [`super::Part::steered`].
+    /// As [`super::DecisionPart::steered`].
     pub(super) steered: Option<String>,
 }
 
 impl PartRuling<'_> {
+    /// An allow for a command that starts no program.
     pub(super) fn inert() -> Self {
         Self::without_sandbox(Effect::Allow, DecisionCause::Inert)
     }
 
+    /// An allow for a file that the shell opens and no rule matches.
     pub(super) fn opened() -> Self {
         Self::without_sandbox(Effect::Allow, DecisionCause::Opened)
     }
 
+    /// A deny for a file of the cage.
     pub(super) fn caged() -> Self {
         Self::without_sandbox(Effect::Deny, DecisionCause::Cage)
     }
@@ -49,6 +52,7 @@ impl PartRuling<'_> {
     }
 }
 
+/// The layers of a policy that count, with the default of all of them.
 pub(super) struct DecidingLayers<'a> {
     layers: Vec<LayerRef<'a>>,
     default: (Effect, LayerKind, RuleRef<'a>),
@@ -56,6 +60,9 @@ pub(super) struct DecidingLayers<'a> {
 }
 
 impl<'a> DecidingLayers<'a> {
+    /// Reads the layers of an image. The default effect and sandbox are those of the first
+    /// trusted layer that sets them. A default of a managed or untrusted layer can only
+    /// make the effect stricter. `harness_defaults = False` removes the built-in layer.
     pub(super) fn read(ir: IrImage<'a>) -> Result<Self, IrError> {
         let mut layers = ir.layers().collect::<Result<Vec<_>, _>>()?;
         let (mut default, mut default_sandbox, mut harness) = (None, None, None);
@@ -95,11 +102,13 @@ impl<'a> DecidingLayers<'a> {
         })
     }
 
-    /// Finds the matching rules of all layers and applies the precedence. `None` if no
-    /// rule is at least as strict as `nothing`, the effect without a rule. `named_only`
+    /// Finds the matching rules of all layers and applies the precedence. A certain rule of
+    /// a trusted layer always counts. A doubtful rule, or a rule of an untrusted layer,
+    /// counts only if it is stricter than the others, or without others at least as strict
+    /// as `nothing`, the effect without a rule. `None` if no rule counts. `named_only`
     /// ignores rules that name no command.
     ///
-    /// A doubtful rule may apply or not, so the strictest of both outcomes holds.
+    /// The sandbox is always that of the trusted layers.
     pub(super) fn rule(
         &self,
         facts: &MatchFacts<'_>,
@@ -125,7 +134,7 @@ impl<'a> DecidingLayers<'a> {
         }
         // An untrusted layer can only tighten. Its sandbox may be too wide, so the
         // sandbox of the trusted layers stays.
-        let room = best.map_or_else(|| self.default_room(), |claim| self.room(claim));
+        let room = best.map_or_else(|| self.default_room(), |claim| self.claimed_sandbox(claim));
         for claim in claims.iter().filter(|claim| !claim.trusted) {
             best = Some(claim).filter(|claim| tightens(claim, best, nothing)).or(best);
         }
@@ -137,18 +146,21 @@ impl<'a> DecidingLayers<'a> {
         self.default.0
     }
 
-    fn room(&self, claim: &LayerClaim<'a>) -> ChosenSandbox<'a> {
+    /// The sandbox of a claim: its own, or the default one.
+    fn claimed_sandbox(&self, claim: &LayerClaim<'a>) -> ChosenSandbox<'a> {
         ChosenSandbox {
             sandbox: claim.sandbox.unwrap_or(self.default_sandbox),
             named: claim.sandbox.is_some(),
         }
     }
 
+    /// The sandbox that the default rule names, or the default one.
     fn default_room(&self) -> ChosenSandbox<'a> {
         let named = self.default.2.sandbox().ok().flatten();
         ChosenSandbox { sandbox: named.unwrap_or(self.default_sandbox), named: named.is_some() }
     }
 
+    /// The ruling if no rule matches.
     pub(super) fn by_default(&self) -> PartRuling<'a> {
         let (effect, layer, rule) = self.default;
         let room = self.default_room();
@@ -206,7 +218,8 @@ impl<'a> LayerClaim<'a> {
     }
 }
 
-/// The trusted claim that prevails if all of these apply.
+/// The trusted claim that prevails if all of these apply. The claims come in the order of
+/// their layers.
 fn prevailing<'c, 'a: 'c>(
     claims: impl Iterator<Item = &'c LayerClaim<'a>>,
 ) -> Option<&'c LayerClaim<'a>> {
@@ -237,6 +250,7 @@ fn tightens(claim: &LayerClaim<'_>, known: Option<&LayerClaim<'_>>, nothing: Eff
     known.map_or(claim.effect >= nothing, |known| claim.effect > known.effect)
 }
 
+/// The ruling of the claim that prevailed, with one overruled rule for each other layer.
 fn ruling<'a>(
     claim: &LayerClaim<'a>,
     room: ChosenSandbox<'a>,

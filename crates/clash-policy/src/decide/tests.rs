@@ -8,6 +8,7 @@ use crate::rule::{
 };
 use crate::sandbox::{FsRule, PathPattern, WriteTarget};
 
+/// Grants the project and asks about every other path; no network.
 fn sandbox(name: &str) -> Sandbox {
     let rule = |path: &str, caps| FsRule {
         pattern: PathPattern::Subpath { path: path.into(), follow_worktrees: false },
@@ -19,6 +20,7 @@ fn sandbox(name: &str) -> Sandbox {
     Sandbox { default: Effect::Ask, fs: vec![rule("$PWD", FileCaps::ALL)], ..Sandbox::named(name) }
 }
 
+/// `**` is any text; other texts with `*` are globs, except hosts.
 fn key(subject: KeySubject, texts: &[&str]) -> MatchKey {
     let pattern = |text: &&str| match *text {
         "**" => KeyPattern::Any,
@@ -45,6 +47,7 @@ fn tree(subject: KeySubject, texts: &[&str], below: Vec<MatchBranch>) -> MatchBr
     MatchBranch { key: key(subject, texts), then: MatchNode::Tree(below) }
 }
 
+/// A trusted layer with the sandboxes `project`, `git` and `rust`.
 fn layer(kind: LayerKind, branches: Vec<MatchBranch>) -> Layer {
     Layer {
         kind,
@@ -56,6 +59,7 @@ fn layer(kind: LayerKind, branches: Vec<MatchBranch>) -> Layer {
     }
 }
 
+/// The lowest layer: asks by default, in the sandbox `project`.
 fn built_in() -> Layer {
     let settings = LayerSettings {
         default: Some(rule(Effect::Ask, None)),
@@ -65,6 +69,7 @@ fn built_in() -> Layer {
     Layer { settings, ..layer(LayerKind::BuiltIn, vec![]) }
 }
 
+/// Decides an action in the project `/home/u/app`, without a disk.
 fn run(layers: &[Layer], action: &Action) -> Decision {
     let bytes = encode(layers, &[], 0);
     let ir = IrImage::open(&bytes, 0).unwrap();
@@ -79,6 +84,7 @@ fn run(layers: &[Layer], action: &Action) -> Decision {
     decide(ir, action, &context).unwrap()
 }
 
+/// The effect and the sandbox for a script.
 fn bash(layers: &[Layer], script: &str) -> (Effect, Option<String>) {
     let decision = run(layers, &Action::script("claude", "default", script));
     (decision.effect, decision.sandbox.map(|s| s.name))

@@ -9,10 +9,12 @@ use crate::effect::Effect;
 use crate::ir::{EdgeMatcher, EdgeRef, GroupRef, IrError, LayerRef, NodeRef, RuleRef};
 use crate::rule::KeySubject;
 
-use super::edges::{MatchedEdges, TreePosition, WildKeys, steps};
+use super::edges::{MatchedEdges, TreePosition, WildKeys, find_matching_edges};
 use super::facts::MatchFacts;
 use super::{DecideError, DecideResult};
 
+/// A rule whose keys match, or might match if it is doubtful. The trail has its keys, from
+/// the root.
 pub(super) struct MatchedRule<'a> {
     pub(super) rule: RuleRef<'a>,
     pub(super) trail: Vec<EdgeRef<'a>>,
@@ -20,16 +22,18 @@ pub(super) struct MatchedRule<'a> {
 }
 
 impl MatchedRule<'_> {
+    /// The keys for people, as in `["Bash", "git", "push"]`.
     pub(super) fn shown(&self) -> Vec<String> {
         self.trail.iter().map(shown).collect()
     }
 
+    /// True if a key is a path pattern, also one that covers a whole tree.
     pub(super) fn names_path(&self) -> bool {
         self.trail.iter().any(|edge| edge.matcher == EdgeMatcher::Path)
     }
 }
 
-/// True if a rule names no command.
+/// True if no key of a rule names a word or an option of a command.
 fn is_catch_all(trail: &[EdgeRef<'_>]) -> bool {
     let names = |edge: &EdgeRef<'_>| {
         matches!(edge.subject, KeySubject::Word | KeySubject::Option)
@@ -38,6 +42,7 @@ fn is_catch_all(trail: &[EdgeRef<'_>]) -> bool {
     !trail.iter().any(names)
 }
 
+/// One key for people.
 fn shown(edge: &EdgeRef<'_>) -> String {
     match (edge.matcher, edge.subject) {
         (EdgeMatcher::Any, _) => "**".to_owned(),
@@ -59,12 +64,14 @@ pub(super) struct TreeAnswer<'a> {
 }
 
 impl<'a> TreeAnswer<'a> {
-    fn and(self, other: Self) -> DecideResult<Self> {
+    /// The stricter of two certain rules, and the stricter of two doubtful ones.
+    fn combine(self, other: Self) -> DecideResult<Self> {
         let certain = stricter(self.certain, other.certain)?;
         let doubtful = stricter(self.doubtful, other.doubtful)?;
         Self { certain, doubtful }.settled()
     }
 
+    /// Drops the doubtful rule if it is not stricter than the certain one.
     fn settled(self) -> DecideResult<Self> {
         let Self { certain: Some(certain), doubtful: Some(doubtful) } = &self else {
             return Ok(self);
@@ -73,6 +80,7 @@ impl<'a> TreeAnswer<'a> {
         Ok(if settled { Self { doubtful: None, ..self } } else { self })
     }
 
+    /// The doubtful rule, which is stricter if there is one, or the certain one.
     pub(super) fn strictest(self) -> Option<MatchedRule<'a>> {
         self.doubtful.or(self.certain)
     }
@@ -89,7 +97,7 @@ pub(super) fn layer<'a>(
     for group in layer.groups()? {
         let group = group?;
         for subject in KeySubject::ROOT {
-            said = said.and(branch(&group, subject, facts, named_only)?)?;
+            said = said.combine(branch(&group, subject, facts, named_only)?)?;
         }
     }
     Ok(said)
@@ -114,6 +122,7 @@ pub(super) fn branch<'a>(
     walk.said.settled()
 }
 
+/// The rule with the stricter effect; the first of two with the same effect.
 fn stricter<'a>(
     a: Option<MatchedRule<'a>>,
     b: Option<MatchedRule<'a>>,
@@ -170,7 +179,7 @@ impl<'a> TreeWalk<'_, 'a> {
         if self.trail.len() >= MAX_TREE_DEPTH {
             return Err(IrError::Damaged.into());
         }
-        let MatchedEdges { literal, others, wild } = steps(node, self.facts, place)?;
+        let MatchedEdges { literal, others, wild } = find_matching_edges(node, self.facts, place)?;
         let mut passed = None;
         let mut fields = Vec::new();
         let last = literal.len();
@@ -225,7 +234,7 @@ impl<'a> TreeWalk<'_, 'a> {
             };
             let mut nearest: Option<(EdgeRef<'a>, TreePosition)> = None;
             for WildKeys { subject, next } in wild.iter().flatten() {
-                let edge = node.doubt(*subject, least, *passed)?.filter(before);
+                let edge = node.next_doubt(*subject, least, *passed)?.filter(before);
                 let order = |edge: &EdgeRef<'_>| (edge.rank, edge.order);
                 if let Some(edge) = edge
                     && nearest.is_none_or(|(known, _)| order(&edge) < order(&known))

@@ -24,6 +24,7 @@ pub(super) trait BlobCodec: Sized {
         out
     }
 
+    /// Reads a whole blob. Bytes behind the value are damage.
     fn from_blob(bytes: &[u8]) -> IrResult<Self> {
         let mut reader = BlobReader(bytes);
         let value = Self::read(&mut reader)?;
@@ -31,9 +32,11 @@ pub(super) trait BlobCodec: Sized {
     }
 }
 
+/// The bytes of a blob that are not read yet.
 pub(super) struct BlobReader<'a>(&'a [u8]);
 
 impl<'a> BlobReader<'a> {
+    /// The next bytes; an error if fewer remain.
     fn take(&mut self, len: usize) -> IrResult<&'a [u8]> {
         let (taken, rest) = self.0.split_at_checked(len).ok_or(IrError::Damaged)?;
         self.0 = rest;

@@ -125,8 +125,8 @@ fn checksum(bytes: &[u8]) -> u64 {
     tail.iter().fold(sum, |sum, byte| step(sum, u64::from(*byte)))
 }
 
-/// Gives damaged bytes a valid header, so that a fuzzer reaches the code behind the
-/// checks.
+/// Gives damaged bytes a valid header, so that a fuzzer reaches the code behind the checks.
+/// Bytes shorter than a header stay as they are.
 #[doc(hidden)]
 pub fn reseal(bytes: &mut [u8], build: u64) {
     let Some((header, _)) = bytes.split_first_chunk_mut::<HEADER>() else { return };

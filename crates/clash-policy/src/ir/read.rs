@@ -51,12 +51,14 @@ struct ImageRecord<'a> {
 }
 
 impl<'a> IrImage<'a> {
-    /// A number that differs between two compiled policies.
+    /// The checksum of the image. Equal images have equal checksums; different ones differ
+    /// except by chance. It is no defence against forgery.
     pub fn digest(self) -> IrResult<u64> {
         self.long(16)
     }
 
-    /// Checks magic, version, build, length and checksum.
+    /// Checks magic, build, version, length and checksum. The records are checked when they
+    /// are read.
     pub fn open(bytes: &'a [u8], build: u64) -> IrResult<Self> {
         let ir = Self { bytes };
         if bytes.get(..MAGIC.len()) != Some(MAGIC.as_slice()) {
@@ -72,6 +74,7 @@ impl<'a> IrImage<'a> {
         Ok(ir)
     }
 
+    /// The number at an offset in the file.
     fn word(&self, at: usize) -> IrResult<u32> {
         let bytes = self.bytes.get(at..).and_then(|rest| rest.first_chunk::<4>());
         bytes.map(|b| u32::from_le_bytes(*b)).ok_or(IrError::Damaged)
@@ -82,13 +85,15 @@ impl<'a> IrImage<'a> {
         bytes.map(|b| u64::from_le_bytes(*b)).ok_or(IrError::Damaged)
     }
 
-    fn place(&self, section: ImageSection) -> IrResult<(usize, u32)> {
+    /// The offset of a section and the number of its records.
+    fn section_place(&self, section: ImageSection) -> IrResult<(usize, u32)> {
         let at = HEADER + section as usize * 8;
         Ok((self.word(at)? as usize, self.word(at + 4)?))
     }
 
+    /// One record; an index outside the section is damage.
     fn record(&self, section: ImageSection, index: u32) -> IrResult<ImageRecord<'a>> {
-        let (start, count) = self.place(section)?;
+        let (start, count) = self.section_place(section)?;
         if index >= count {
             return Err(IrError::Damaged);
         }
@@ -99,7 +104,7 @@ impl<'a> IrImage<'a> {
     }
 
     fn blob(&self, at: u32, len: u32) -> IrResult<&'a [u8]> {
-        let (start, _) = self.place(ImageSection::Strings)?;
+        let (start, _) = self.section_place(ImageSection::Strings)?;
         let from = start + at as usize;
         self.bytes.get(from..from + len as usize).ok_or(IrError::Damaged)
     }
@@ -108,11 +113,13 @@ impl<'a> IrImage<'a> {
         std::str::from_utf8(self.blob(at, len)?).map_err(|_| IrError::Damaged)
     }
 
+    /// Every record of a section; none if the section table is cut off.
     fn all(self, section: ImageSection) -> impl Iterator<Item = IrResult<ImageRecord<'a>>> {
-        let count = self.place(section).map_or(0, |(_, count)| count);
+        let count = self.section_place(section).map_or(0, |(_, count)| count);
         (0..count).map(move |index| self.record(section, index))
     }
 
+    /// The source files of the policy.
     pub fn inputs(self) -> impl Iterator<Item = IrResult<SourceFileRef<'a>>> {
         self.all(ImageSection::Inputs).map(|record| record.map(SourceFileRef))
     }
@@ -129,6 +136,7 @@ impl<'a> IrImage<'a> {
 }
 
 impl<'a> ImageRecord<'a> {
+    /// The number at an index of the record.
     fn word(&self, index: usize) -> IrResult<u32> {
         let bytes = self.bytes.get(index * 4..).and_then(|rest| rest.first_chunk::<4>());
         bytes.map(|b| u32::from_le_bytes(*b)).ok_or(IrError::Damaged)
@@ -142,6 +150,7 @@ impl<'a> ImageRecord<'a> {
         self.ir.text(self.word(index)?, self.word(index + 1)?)
     }
 
+    /// The effect at an index; `None` for the number 0.
     fn effect(&self, index: usize) -> IrResult<Option<Effect>> {
         match self.word(index)? {
             0 => Ok(None),
@@ -160,11 +169,13 @@ impl<'a> ImageRecord<'a> {
         })
     }
 
+    /// The sandbox at an index: 0 for none, otherwise the index of its record plus one.
     fn sandbox(&self, index: usize) -> IrResult<Option<SandboxRef<'a>>> {
         let code = self.word(index)?;
         code.checked_sub(1).map(|at| SandboxRef::at(self.ir, at)).transpose()
     }
 
+    /// The rule at an index: 0 for none, otherwise the index of its record plus one.
     fn rule(&self, index: usize) -> IrResult<Option<RuleRef<'a>>> {
         let code = self.word(index)?;
         code.checked_sub(1)
@@ -184,6 +195,7 @@ impl<'a> ImageRecord<'a> {
     }
 }
 
+/// A source file of the image.
 #[derive(Clone, Copy, Debug)]
 pub struct SourceFileRef<'a>(ImageRecord<'a>);
 
@@ -210,6 +222,7 @@ impl<'a> SourceFileRef<'a> {
     }
 }
 
+/// A layer of the image.
 #[derive(Clone, Copy, Debug)]
 pub struct LayerRef<'a>(ImageRecord<'a>);
 
@@ -278,6 +291,7 @@ impl<'a> LayerRef<'a> {
     }
 }
 
+/// A group of rules of the image.
 #[derive(Clone, Copy, Debug)]
 pub struct GroupRef<'a>(ImageRecord<'a>);
 
@@ -302,6 +316,7 @@ impl<'a> GroupRef<'a> {
 /// The compiler makes no deeper trees.
 const MAX_IMAGE_DEPTH: usize = 200;
 
+/// A node of a match tree: a rule, or keys with nodes below them.
 #[derive(Clone, Copy, Debug)]
 pub struct NodeRef<'a>(ImageRecord<'a>);
 
@@ -310,12 +325,13 @@ impl<'a> NodeRef<'a> {
         ir.record(ImageSection::Nodes, index).map(Self)
     }
 
+    /// The rule of a leaf; `None` for a node with keys.
     pub fn rule(&self) -> IrResult<Option<RuleRef<'a>>> {
         self.0.rule(4)
     }
 
-    /// The tree below in source order; the alternatives of a tuple are one key,
-    /// in the order of the image.
+    /// The tree below in source order; the alternatives of a tuple are one key, in the
+    /// order of the image. A tree deeper than `depth` is damage.
     fn to_branches(self, depth: usize) -> IrResult<Vec<MatchBranch>> {
         let below = depth.checked_sub(1).ok_or(IrError::Damaged)?;
         let mut edges =
@@ -386,6 +402,7 @@ impl<'a> NodeRef<'a> {
         Ok((low..count).map(move |at| node.edge(first.saturating_add(at))).take_while(begins))
     }
 
+    /// The index of the first literal key that is not before (`subject`, `text`).
     fn lower_bound(&self, subject: KeySubject, text: &str) -> IrResult<u32> {
         let (start, count) = (self.0.word(0)?, self.0.word(1)?);
         let (mut low, mut high) = (0, count);
@@ -406,10 +423,10 @@ impl<'a> NodeRef<'a> {
         self.0.effect(5)?.ok_or(IrError::Damaged)
     }
 
-    /// The next literal key about a subject that has a rule at least as strict as
-    /// `least` below it, in order behind a given key. One alternative of a tuple stands
-    /// for all.
-    pub fn doubt(
+    /// The next literal key about words or options that has a rule at least as strict as
+    /// `least` below it, in order behind the key `place`. `least` is ask or deny. One
+    /// alternative of a tuple stands for all.
+    pub fn next_doubt(
         &self,
         subject: KeySubject,
         least: Effect,
@@ -438,6 +455,7 @@ impl<'a> NodeRef<'a> {
     }
 }
 
+/// One key of a node.
 #[derive(Clone, Copy, Debug)]
 pub struct EdgeRef<'a> {
     record: ImageRecord<'a>,
@@ -447,6 +465,7 @@ pub struct EdgeRef<'a> {
     extra: &'a [u8],
     /// For literal keys: 0 for a single literal, 1 for an alternative of a tuple.
     pub rank: u32,
+    /// The position of the key in the source. The alternatives of a tuple share it.
     pub order: u32,
 }
 
@@ -484,7 +503,7 @@ impl<'a> EdgeRef<'a> {
         })
     }
 
-    /// True if the key matches a text.
+    /// True if the key matches a whole text. Keys about paths and hosts match no text.
     pub fn matches_text(&self, text: &str) -> IrResult<bool> {
         match self.matcher {
             EdgeMatcher::Literal => Ok(self.text == text),
@@ -495,10 +514,12 @@ impl<'a> EdgeRef<'a> {
         }
     }
 
+    /// The pattern of a key about paths; an error for other keys.
     pub fn path(&self) -> IrResult<PathPattern> {
         PathPattern::from_blob(self.extra)
     }
 
+    /// The pattern of a key about hosts; an error for other keys.
     pub fn host(&self) -> IrResult<HostPattern> {
         HostPattern::from_blob(self.extra)
     }
@@ -517,11 +538,13 @@ impl<'a> EdgeRef<'a> {
         })
     }
 
+    /// The node below the key.
     pub fn node(&self) -> IrResult<NodeRef<'a>> {
         NodeRef::at(self.record.ir, self.record.word(4)?)
     }
 }
 
+/// A rule of the image.
 #[derive(Clone, Copy, Debug)]
 pub struct RuleRef<'a>(ImageRecord<'a>);
 
@@ -553,6 +576,7 @@ impl<'a> RuleRef<'a> {
     }
 }
 
+/// A sandbox of the image. Two are equal if they are the same record of one image.
 #[derive(Clone, Copy)]
 pub struct SandboxRef<'a> {
     record: ImageRecord<'a>,

@@ -19,6 +19,7 @@ pub fn encode(layers: &[Layer], inputs: &[SourceFile], build: u64) -> Vec<u8> {
     image.finish(build)
 }
 
+/// The number of an effect in the image; 0 means none.
 pub(super) fn effect_code(effect: Effect) -> u32 {
     match effect {
         Effect::Allow => 1,
@@ -38,10 +39,12 @@ pub(super) const REGEX: u32 = 3;
 pub(super) const PATH: u32 = 4;
 pub(super) const HOST: u32 = 5;
 
+/// The number of an advice in the image; 0 means none.
 pub(super) fn violation_code(on: OnViolation) -> u32 {
     OnViolation::ALL.iter().position(|known| *known == on).map_or(0, |at| at as u32 + 1)
 }
 
+/// The sections of an image while they grow. Equal strings are stored once.
 #[derive(Default)]
 struct ImageWriter {
     records: [Vec<u32>; 8],
@@ -70,6 +73,7 @@ impl ImageWriter {
         &mut self.records[section as usize]
     }
 
+    /// Appends a record and gives its index.
     fn push(&mut self, section: ImageSection, words: &[u32]) -> u32 {
         debug_assert_eq!(words.len(), section.words());
         let at = self.count(section);
@@ -85,6 +89,7 @@ impl ImageWriter {
         self.bytes(text.as_bytes())
     }
 
+    /// Stores bytes among the strings, each once, and gives their offset and length.
     fn bytes(&mut self, bytes: &[u8]) -> [u32; 2] {
         if let Some(known) = self.interned.get(bytes) {
             return *known;
@@ -110,6 +115,8 @@ impl ImageWriter {
         self.push(ImageSection::Inputs, &words);
     }
 
+    /// Appends a layer. A rule that names a sandbox that is not in the layer gets none; the
+    /// compiler refuses such rules.
     fn layer(&mut self, layer: &Layer) {
         let first = self.count(ImageSection::Sandboxes);
         for sandbox in &layer.sandboxes {
@@ -153,6 +160,8 @@ impl ImageWriter {
         self.push(ImageSection::Layers, &words);
     }
 
+    /// Appends a tree, leaves first, and gives the index of its root. Literal keys are
+    /// sorted for binary search, then come the patterns, most specific first.
     fn tree(
         &mut self,
         branches: &[MatchBranch],
@@ -247,6 +256,7 @@ impl ImageWriter {
         })
     }
 
+    /// Appends a rule and its node, and gives the index of the node.
     fn leaf(&mut self, rule: &PolicyRule, sandbox_code: &dyn Fn(&Option<String>) -> u32) -> u32 {
         let effect = effect_code(rule.effect);
         let rule = self.rule(rule, sandbox_code);
@@ -266,6 +276,7 @@ impl ImageWriter {
         self.push(ImageSection::Rules, &words)
     }
 
+    /// Puts header, section table, records and strings together.
     fn finish(self, build: u64) -> Vec<u8> {
         let mut body = Vec::new();
         let mut table = Vec::new();

@@ -22,22 +22,27 @@ const BY_LOGIN: &str = "a program of the home obeys it";
 const BY_SHELL: &str = "a shell runs it on entering the directory or at login";
 const BY_TOOL: &str = "a build tool obeys it before it runs anything";
 
+/// An entry that no command creates, changes or removes.
 const fn each(path: &'static str, why: &'static str) -> PersistencePath<'static> {
     PersistencePath { path, why, keep: KeepMode::Always, caged: false }
 }
 
+/// An entry that commands may create and then not change.
 const fn once(path: &'static str, why: &'static str) -> PersistencePath<'static> {
     PersistencePath { path, why, keep: KeepMode::Existing, caged: false }
 }
 
+/// A file of a linked worktree of git.
 const fn of_worktree(path: &'static str) -> PersistencePath<'static> {
     PersistencePath { path, why: BY_GIT, keep: KeepMode::OfWorktree, caged: false }
 }
 
+/// A file that a command may create in a directory that it created.
 const fn with_directory(path: &'static str, why: &'static str) -> PersistencePath<'static> {
     PersistencePath { path, why, keep: KeepMode::WithDirectory, caged: false }
 }
 
+/// A name that commands may create and then not change. Files below it are free.
 const fn existing_name(path: &'static str, why: &'static str) -> PersistencePath<'static> {
     PersistencePath { path, why, keep: KeepMode::ExistingName, caged: false }
 }

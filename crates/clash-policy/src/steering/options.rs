@@ -6,7 +6,7 @@ struct SteeringOptions {
     programs: &'static [&'static str],
     /// As written, `-x` or `--long`. A long one may be shortened or have `=value`.
     options: &'static [&'static str],
-    /// A word that is known only when the command runs may be one of the options.
+    /// A word that is known only when the command runs counts as one of the options.
     strict: bool,
 }
 
@@ -54,8 +54,13 @@ const STEERING_OPTIONS: &[SteeringOptions] = &[
     SteeringOptions { programs: &["gradle", "gradlew"], options: &["-I", "--init-script"], strict: false },
 ];
 
-/// The first option that steers the program and that the rule does not name.
-pub(super) fn steering(program: &str, words: &[ShellWord], named: &[String]) -> Option<String> {
+/// Why an option steers the program: the first one of its row that the rule does not name.
+/// `None` for programs without a row. Words behind `--` do not count.
+pub(super) fn steering_option(
+    program: &str,
+    words: &[ShellWord],
+    named: &[String],
+) -> Option<String> {
     let row = STEERING_OPTIONS.iter().find(|row| row.programs.contains(&program))?;
     for word in words.iter().skip(1) {
         match word {
@@ -78,6 +83,8 @@ pub(super) fn steering(program: &str, words: &[ShellWord], named: &[String]) -> 
     None
 }
 
+/// True if a word is this option: with a value (`-Ffile`, `--config=x`), or abbreviated to
+/// at least three letters.
 fn is_option(word: &str, option: &str) -> bool {
     if !option.starts_with("--") {
         return word == option || option.len() == 2 && word.starts_with(option);

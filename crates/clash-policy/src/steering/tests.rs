@@ -14,6 +14,7 @@ fn in_context<T>(test: impl FnOnce(&JudgeContext<'_>) -> T) -> T {
     test(&JudgeContext::without_disk(&places))
 }
 
+/// A sandbox that allows reading below one path.
 fn grants(path: &str, net: NetworkAccess) -> Sandbox {
     let rule = FsRule {
         pattern: PathPattern::Subpath { path: path.into(), follow_worktrees: false },
