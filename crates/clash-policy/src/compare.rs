@@ -119,6 +119,8 @@ pub enum ComparedGrant {
     Limit(&'static str),
     /// A persistence path that commands may change.
     Protection(String),
+    /// A program that runs in the sandbox of its own rule.
+    Door(String),
     /// Processes that outlive the command.
     Outliving,
     /// Confinement as a whole: `unrestricted` or not.
@@ -277,6 +279,10 @@ pub fn grants(
     for port in old.serve.iter().chain(&new.serve) {
         let held = |sandbox: &Sandbox| GrantStrictness::yes(sandbox.serve.contains(port));
         note(ComparedGrant::Port(*port), held(old), held(new));
+    }
+    for program in old.doors.iter().chain(&new.doors) {
+        let held = |sandbox: &Sandbox| GrantStrictness::yes(sandbox.doors.contains(program));
+        note(ComparedGrant::Door(program.clone()), held(old), held(new));
     }
     note_protection_changes(old, new, &mut note);
     let outlives = |sandbox: &Sandbox| match sandbox.lifetime {

@@ -133,8 +133,9 @@ pub fn steered(
     }
 }
 
-/// Why a variable in front of the command steers it. In a sandbox that reads credentials,
-/// every exported variable steers.
+/// Why a variable in front of the command steers it. The analysis of the script has already
+/// left out harmless variables. In a sandbox that reads credentials, every other exported
+/// variable steers.
 fn steering_variable(command: &ShellCommand, widening: SandboxWidening) -> Option<String> {
     let steers = |name: &str, exported: bool| {
         name == "*"

@@ -53,6 +53,14 @@ fn without_confinement_nothing_else_matters() {
     assert_eq!(shown(&Sandbox::named("s"), &none), ["more Confinement confined→none"]);
 }
 
+#[test]
+fn a_door_is_a_grant() {
+    let old = Sandbox::named("s");
+    let new = Sandbox { doors: vec!["git".into()], ..old.clone() };
+    assert_eq!(shown(&old, &new), ["more Door(\"git\") deny→allow"]);
+    assert_eq!(shown(&new, &old), ["less Door(\"git\") allow→deny"]);
+}
+
 use crate::action::Action;
 use crate::ir;
 use crate::rule::{

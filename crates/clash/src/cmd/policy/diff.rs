@@ -124,6 +124,7 @@ fn grant(what: &ComparedGrant) -> String {
         ComparedGrant::Port(port) => format!("serving port {port}"),
         ComparedGrant::Limit(name) => format!("limit {name}"),
         ComparedGrant::Protection(name) => format!("changing protected paths ({name})"),
+        ComparedGrant::Door(program) => format!("door of {program}"),
         ComparedGrant::Outliving => "processes that outlive the command".to_owned(),
         ComparedGrant::Confinement => "confinement".to_owned(),
     }
