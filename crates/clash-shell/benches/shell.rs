@@ -12,6 +12,7 @@ It was `wrong`.
 EOF
 )""#;
 
+/// The median time of several runs of `work`.
 fn median(times: usize, mut work: impl FnMut()) -> Duration {
     let mut all: Vec<Duration> = (0..times)
         .map(|_| {

@@ -12,6 +12,7 @@ pub(super) struct ScriptTree {
     pub(super) bash_only: bool,
 }
 
+/// Commands separated by `;`, `&` or newlines; empty for an empty text.
 #[derive(Debug, Default)]
 pub(super) struct CommandList {
     pub(super) chains: Vec<AndOrList>,
@@ -30,7 +31,7 @@ impl CommandList {
     }
 }
 
-/// Pipelines joined by `&&` and `||`.
+/// Pipelines joined by `&&` and `||`, of which the first has the operator `First`.
 #[derive(Debug)]
 pub(super) struct AndOrList {
     pub(super) links: Vec<(ListOperator, PipelineNode)>,
@@ -44,11 +45,13 @@ pub(super) enum ListOperator {
     Or,
 }
 
+/// Commands joined by `|`; none for `!` or `time` alone.
 #[derive(Debug, Default)]
 pub(super) struct PipelineNode {
     pub(super) nodes: Vec<ScriptNode>,
 }
 
+/// One command of a pipeline.
 #[derive(Debug)]
 pub(super) enum ScriptNode {
     Simple(SimpleCommand),
@@ -57,6 +60,7 @@ pub(super) enum ScriptNode {
     Coproc { name: String, body: Box<ScriptNode> },
 }
 
+/// Assignments, words and redirections. `start` and `end` are its place in the text.
 #[derive(Debug, Default)]
 pub(super) struct SimpleCommand {
     pub(super) assigns: Vec<AssignNode>,
@@ -66,6 +70,9 @@ pub(super) struct SimpleCommand {
     pub(super) end: usize,
 }
 
+/// A command with other commands in it. `Loop` is `while` and `until`; `For` is also
+/// `select`, and without `words` it takes the positional parameters. `Test` is `[[ … ]]`,
+/// `Arith` is `((…))`.
 #[derive(Debug)]
 pub(super) enum CompoundCommand {
     Subshell(CommandList),
@@ -79,6 +86,7 @@ pub(super) enum CompoundCommand {
     Arith(Vec<WordPart>),
 }
 
+/// `name=value`, `name[subscript]=value`, or with `+=` if it appends.
 #[derive(Debug)]
 pub(super) struct AssignNode {
     pub(super) name: String,
@@ -93,6 +101,8 @@ pub(super) enum AssignedValue {
     Array(Vec<RawWord>),
 }
 
+/// A redirection as written. Without a number, `fd` is the descriptor that the operator
+/// changes; `None` for `&>` and for a number that the shell chooses.
 #[derive(Debug)]
 pub(super) struct RedirNode {
     pub(super) fd: Option<u32>,
@@ -116,6 +126,7 @@ pub(super) enum RedirOperator {
     HereString,
 }
 
+/// A word before expansion, with its place in the text.
 #[derive(Debug, Default)]
 pub(super) struct RawWord {
     pub(super) parts: Vec<WordPart>,
@@ -133,6 +144,7 @@ impl RawWord {
     }
 }
 
+/// A part of a word: text, quoted text, or an expansion.
 #[derive(Debug)]
 pub(super) enum WordPart {
     /// Unquoted: the shell expands patterns, braces and a tilde in it.

@@ -44,7 +44,9 @@ const FILTERS: &[FilterProgram] = &[
     filter("wc", "Lclmw", "", 0),
 ];
 
-/// True if a command only reads a pipe and prints a part of it.
+/// True if a command of a pipeline only reads its standard input and prints a part of it.
+/// False if a word is unknown, if an option is not in the list, or if it names a file.
+/// Redirections do not count here; a decision about their files is made apart.
 pub fn is_filter(command: &ShellCommand) -> bool {
     let piped = command.position.contains(&CommandPosition::Pipeline);
     if command.opaque.is_some() || !piped || !command.assignments.is_empty() {

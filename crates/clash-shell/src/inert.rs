@@ -4,10 +4,11 @@ use super::programs::program_name;
 use super::read::is_name;
 use super::{ShellCommand, ShellWord};
 
-/// True if a command starts no program: a builtin that does not evaluate its arguments
-/// (`echo $x`), or a wrapper whose commands are all in the list (`timeout 5 echo hi`).
-/// Such a command needs no decision unless a rule names it, because the shell in the
-/// room can touch the same files.
+/// True if a command starts no program: assignments alone, a builtin that does not evaluate
+/// its arguments (`echo $x`), or a wrapper whose commands are all in the list (`timeout 5
+/// echo hi`). Such a command needs no decision unless a rule names it, because the shell in
+/// the room can touch the same files. An opaque command is never inert. Files of
+/// redirections do not count here.
 pub fn is_inert(command: &ShellCommand) -> bool {
     // These take every word as text.
     const ANY_WORDS: &[&str] = &[
@@ -46,7 +47,8 @@ pub fn is_inert(command: &ShellCommand) -> bool {
 }
 
 /// True for `source .venv/bin/activate`: the script of a virtual environment, which changes
-/// variables of the shell. The content of the file is not known.
+/// variables of the shell. The path has only plain characters and nothing follows it. The
+/// content of the file is not known.
 pub fn activates_environment(command: &ShellCommand) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"./_-~".contains(&byte);
     let mut words = command.text.split_ascii_whitespace();
@@ -85,6 +87,7 @@ fn compares_only(words: &[ShellWord]) -> bool {
     })
 }
 
+/// True if a `printf` certainly has no option: `-v name` evaluates a subscript in the name.
 pub(super) fn prints_only(words: &[ShellWord]) -> bool {
     words.first().is_none_or(|format| {
         let prefix = format.prefix();
@@ -93,6 +96,8 @@ pub(super) fn prints_only(words: &[ShellWord]) -> bool {
     })
 }
 
+/// True if no name given to `read` or `mapfile` has a subscript. An unknown word is
+/// accepted only as the value of an option.
 pub(super) fn reads_only(words: &[ShellWord]) -> bool {
     let mut value = false;
     words.iter().all(|word| {

@@ -86,6 +86,7 @@ pub enum ShellWord {
 }
 
 impl ShellWord {
+    /// The text of a word that is known completely.
     pub fn known(&self) -> Option<&str> {
         match self {
             Self::Known(text) => Some(text),
@@ -112,6 +113,7 @@ fn all_known(words: &[ShellWord]) -> Option<Vec<&str>> {
     words.iter().map(ShellWord::known).collect()
 }
 
+/// `NAME=value` in front of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VariableAssignment {
     pub name: String,
@@ -128,6 +130,7 @@ pub struct SetVariable {
     pub exported: bool,
 }
 
+/// A file that the shell opens for a command, or a text that it gives to the command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Redirection {
     /// The descriptor, unless it is both outputs (`&>`) or chosen by the shell.
@@ -159,11 +162,13 @@ impl Redirection {
         }
     }
 
+    /// True if it may change the file, also for `<>`.
     pub fn writes(&self) -> bool {
         use RedirectionKind::{Append, Clobber, ReadWrite, Write};
         matches!(self.direction, Write | Append | Clobber | ReadWrite)
     }
 
+    /// True if it reads the file, also for `<>`; false for a here-document.
     pub fn reads(&self) -> bool {
         matches!(self.direction, RedirectionKind::Read | RedirectionKind::ReadWrite)
     }
@@ -184,7 +189,7 @@ pub enum CommandDirectory {
 }
 
 impl CommandDirectory {
-    /// The directory reached from here.
+    /// The directory after `cd to` from here. Nothing is normalised: `a` and `..` give `a/..`.
     fn join(&self, to: &ShellWord) -> Self {
         let path = match to {
             ShellWord::Known(path) => path,
@@ -237,8 +242,9 @@ pub enum CommandPosition {
 /// A longer script is one opaque command.
 pub const MAX_SCRIPT_BYTES: usize = 1024 * 1024;
 
-/// The commands of a script, in the order in which they are read. Never empty:
-/// an empty script is one command without words.
+/// The commands of a script, in the order in which they are read. Never empty: an empty
+/// script is one command without words. A script that cannot be read, or is longer than
+/// [`MAX_SCRIPT_BYTES`], is one opaque command.
 pub fn find_commands(script: &str) -> Vec<ShellCommand> {
     let why = if script.len() > MAX_SCRIPT_BYTES {
         "the script is too long to analyse"
@@ -256,7 +262,7 @@ pub fn find_commands(script: &str) -> Vec<ShellCommand> {
     }]
 }
 
-/// The text of a command for people: trimmed and cut.
+/// The text of a command for people: trimmed, and cut after 2000 bytes.
 fn shown(text: &str) -> String {
     const MAX_SHOWN_BYTES: usize = 2000;
     let text = text.trim();

@@ -17,6 +17,7 @@ pub enum NextWord {
     Unsure,
 }
 
+/// One row: a program and its options in front of the subcommand.
 struct ProgramOptions {
     names: &'static [&'static str],
     /// Options without a value.
@@ -99,8 +100,9 @@ const PROGRAMS: &[ProgramOptions] = &[
         &["-B", "-b", "-c", "-D", "-E", "-e", "-F", "-I", "-i", "-J", "-L", "-l", "-m", "-O", "-o", "-P", "-p", "-Q", "-R", "-S", "-W", "-w"]),
 ];
 
-/// The name of a program if it is certainly a program of the system: a bare name, or a
-/// path in a directory that only an administrator can write. `./git` has none.
+/// The name of a program if it is certainly a program of the system: a bare name, or a path
+/// in a directory that only an administrator can write. `None` for `./git` and
+/// `/opt/x/git`.
 pub fn program_name(word: &str) -> Option<&str> {
     match word.rsplit_once('/') {
         None => Some(word),
@@ -109,7 +111,7 @@ pub fn program_name(word: &str) -> Option<&str> {
     }
 }
 
-/// True for shells: programs that only start others.
+/// True for the names of shells, for example `bash`. A path is no name.
 pub fn is_shell(name: &str) -> bool {
     const SHELLS: [&str; 9] = ["sh", "bash", "rbash", "dash", "ash", "zsh", "ksh", "mksh", "fish"];
     SHELLS.contains(&name)
@@ -119,8 +121,9 @@ pub fn is_shell(name: &str) -> bool {
 /// then the words after it. For the programs of the table, options and their values are
 /// skipped. Behind `--` every word is significant.
 ///
-/// It is never sure of a word behind an unknown option, which could take that word as
-/// its value, nor of a word behind one that the shell decides.
+/// It is never sure of a word behind an unknown option, which could take that word as its
+/// value, nor of a word behind one that the shell decides, nor of anything if the program
+/// itself is unknown or in a directory of its own, as `./git`.
 pub fn next_significant(words: &[ShellWord], at: usize) -> NextWord {
     let Some(first) = words.first() else { return NextWord::End };
     let Some(name) = first.known().and_then(program_name) else { return NextWord::Unsure };

@@ -23,7 +23,8 @@ pub fn quoted_argument(word: &str) -> String {
     if stays { word.to_owned() } else { shell_quoted(word) }
 }
 
-/// `=` makes an assignment of a first word, and a keyword begins no command.
+/// True if a word needs no quotes even as the first word of a command. `=` would make an
+/// assignment of it, and a keyword begins no command.
 fn is_plain(word: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:@+,".contains(c);
     !word.is_empty() && word.chars().all(plain) && !KEYWORDS.contains(&word)

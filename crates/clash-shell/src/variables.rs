@@ -47,7 +47,8 @@ const STEERING_ENDS: &[&str] = &[
 ];
 
 /// True if a variable with this value steers no program, for example `LANG=C` or
-/// `PAGER=cat`. `None` is a value that is known only when the script runs.
+/// `PAGER=cat`. `None` is a value that is known only when the script runs. Upper and lower
+/// case count as the same.
 pub fn is_harmless_variable(name: &str, value: Option<&str>) -> bool {
     let upper = name.to_ascii_uppercase();
     if HARMLESS.contains(&upper.as_str()) || HARMLESS_STARTS.iter().any(|it| upper.starts_with(it))
@@ -72,7 +73,7 @@ pub fn is_steering_variable(name: &str) -> bool {
         || STEERING_ENDS.iter().any(|it| upper.ends_with(it))
 }
 
-/// `-Xmx2g` and `--max-old-space-size=4096` only limit memory.
+/// True for options that only limit memory: `-Xmx2g`, `--max-old-space-size=4096`.
 fn is_size(word: &str) -> bool {
     let sized = |start: &str| {
         word.strip_prefix(start).is_some_and(|size| {

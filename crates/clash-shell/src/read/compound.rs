@@ -8,7 +8,7 @@ use super::words::WordPlace;
 use super::{ParseOutcome, ScriptParser, is_name};
 
 impl ScriptParser<'_> {
-    /// A compound command with its redirections, if one starts here.
+    /// A compound command with its redirections. `None` if a simple command begins here.
     pub(super) fn compound(&mut self) -> ParseOutcome<Option<ScriptNode>> {
         self.enter()?;
         let node = self.compound_here()?;
@@ -16,6 +16,7 @@ impl ScriptParser<'_> {
         Ok(node)
     }
 
+    /// As [`Self::compound`], without the check of the depth.
     fn compound_here(&mut self) -> ParseOutcome<Option<ScriptNode>> {
         self.peek();
         let start = self.at;
@@ -61,6 +62,7 @@ impl ScriptParser<'_> {
         }
     }
 
+    /// `((…))`, or a subshell up to its closing parenthesis.
     fn parenthesis(&mut self) -> ParseOutcome<CompoundCommand> {
         if self.eat("(") {
             return Ok(CompoundCommand::Arith(self.arithmetic()?));
@@ -97,6 +99,7 @@ impl ScriptParser<'_> {
         }
     }
 
+    /// The body of a loop, with `do` and `done`.
     fn do_done(&mut self) -> ParseOutcome<CommandList> {
         self.takes("do")?;
         let body = self.list()?;
@@ -104,6 +107,7 @@ impl ScriptParser<'_> {
         Ok(body)
     }
 
+    /// The rest of `for` or `select`, also `for ((…))`.
     fn for_command(&mut self) -> ParseOutcome<CompoundCommand> {
         self.blanks();
         if self.eat("((") {
@@ -130,6 +134,7 @@ impl ScriptParser<'_> {
         Ok(CompoundCommand::For { name, words, body })
     }
 
+    /// The words behind `in`, with the `;` behind them.
     fn for_words(&mut self) -> ParseOutcome<Vec<RawWord>> {
         let mut words = Vec::new();
         loop {
@@ -145,6 +150,7 @@ impl ScriptParser<'_> {
         }
     }
 
+    /// The rest of `case`, up to `esac`.
     fn case_command(&mut self) -> ParseOutcome<CompoundCommand> {
         self.blanks();
         let word = self.word(WordPlace::Argument)?;
@@ -191,6 +197,7 @@ impl ScriptParser<'_> {
         }
     }
 
+    /// The words of `[[ … ]]`. Operators are quoted words, so that nothing expands them.
     fn test_command(&mut self) -> ParseOutcome<Vec<RawWord>> {
         let mut words: Vec<RawWord> = Vec::new();
         let mut open = 0usize;
@@ -249,6 +256,7 @@ impl ScriptParser<'_> {
         }
     }
 
+    /// The command of `coproc`, with its name if it has one.
     fn coproc(&mut self) -> ParseOutcome<ScriptNode> {
         self.blanks();
         let start = self.at;

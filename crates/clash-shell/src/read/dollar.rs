@@ -7,6 +7,8 @@ use super::{ParseOutcome, ScriptParser, UNCLOSED, is_meta, parse};
 const ODD_EXPANSION: &str = "it holds an expansion that is not understood";
 
 impl ScriptParser<'_> {
+    /// An expansion that begins with `$`. A `$` that begins none is text. `quoted`: it
+    /// stands inside double quotes.
     pub(super) fn dollar(&mut self, parts: &mut Vec<WordPart>, quoted: bool) -> ParseOutcome<()> {
         self.at += 1;
         let b = self.peek();
@@ -136,7 +138,8 @@ impl ScriptParser<'_> {
         })
     }
 
-    /// The word of an expansion, up to its closing brace.
+    /// The word of an expansion, up to its closing brace, which stays. `pattern`: a single
+    /// quote quotes even inside double quotes.
     fn brace_word(&mut self, quoted: bool, pattern: bool) -> ParseOutcome<Vec<WordPart>> {
         let mut parts = Vec::new();
         loop {
@@ -164,6 +167,7 @@ impl ScriptParser<'_> {
         }
     }
 
+    /// A substitution between backticks, parsed as a text of its own.
     pub(super) fn backticks(
         &mut self,
         parts: &mut Vec<WordPart>,
@@ -234,6 +238,7 @@ impl ScriptParser<'_> {
         }
     }
 
+    /// One piece of arithmetic. Quotes, backslashes and braces are errors.
     fn arithmetic_piece(&mut self, parts: &mut Vec<WordPart>) -> ParseOutcome<()> {
         match self.peek() {
             b'\'' | b'\\' | b'#' => {
@@ -292,6 +297,8 @@ impl ScriptParser<'_> {
     }
 }
 
+/// The text between backticks as the inner shell reads it: without the backslash before
+/// `$`, a backtick or a backslash, and before a double quote if the substitution is quoted.
 fn unescape_backticks(text: &str, quoted: bool) -> String {
     let mut plain = String::with_capacity(text.len());
     let mut chars = text.chars().peekable();

@@ -7,6 +7,7 @@ use super::{ParseOutcome, ScriptParser, UNCLOSED};
 const ODD_ESCAPE: &str = "it holds an escape that is not understood";
 
 impl ScriptParser<'_> {
+    /// The text up to the closing quote, with all escapes as bytes. It must be UTF-8.
     pub(super) fn escaped_string(&mut self, parts: &mut Vec<WordPart>) -> ParseOutcome<()> {
         let mut bytes = Vec::new();
         loop {
@@ -29,6 +30,8 @@ impl ScriptParser<'_> {
         Ok(())
     }
 
+    /// The byte or character behind a backslash. A zero byte and an unknown letter are
+    /// errors.
     fn escape(&mut self, bytes: &mut Vec<u8>) -> ParseOutcome<()> {
         let b = self.byte(self.at);
         self.at += 1;
@@ -74,6 +77,7 @@ impl ScriptParser<'_> {
         Ok(())
     }
 
+    /// A number of at most `most` digits; 0 if there is none.
     fn digits(&mut self, radix: u32, most: usize) -> u32 {
         let mut value = 0u32;
         for _ in 0..most {

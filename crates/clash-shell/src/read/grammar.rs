@@ -53,11 +53,13 @@ impl ScriptParser<'_> {
         found
     }
 
+    /// True at the end of the text and before a byte that ends a word.
     pub(super) fn ends_word(&mut self) -> bool {
         let b = self.peek();
         b == 0 || is_meta(b)
     }
 
+    /// Skips newlines and this reserved word; an error if another word comes next.
     pub(super) fn takes(&mut self, word: &str) -> ParseOutcome<()> {
         self.newlines()?;
         match self.reserved() {
@@ -69,6 +71,8 @@ impl ScriptParser<'_> {
         }
     }
 
+    /// True if no further command of this list follows: at the end of the text, before `)`,
+    /// `;;`, `;&`, `}` and words such as `then` or `done`.
     fn at_list_end(&mut self) -> bool {
         if matches!(self.peek(), 0 | b')') || self.sees(";;") || self.sees(";&") {
             return true;
@@ -77,6 +81,7 @@ impl ScriptParser<'_> {
         self.reserved().is_some_and(|(word, _)| end.contains(&word))
     }
 
+    /// Commands up to the end of a list, which stays. May be empty.
     pub(super) fn list(&mut self) -> ParseOutcome<CommandList> {
         let mut chains = Vec::new();
         loop {
@@ -108,6 +113,7 @@ impl ScriptParser<'_> {
         Ok(CommandList { chains })
     }
 
+    /// Pipelines joined by `&&` and `||`.
     fn chain(&mut self) -> ParseOutcome<AndOrList> {
         let mut links = vec![(ListOperator::First, self.pipeline()?)];
         loop {
@@ -124,6 +130,7 @@ impl ScriptParser<'_> {
         }
     }
 
+    /// Commands joined by `|` or `|&`, with `!` and `time` in front.
     fn pipeline(&mut self) -> ParseOutcome<PipelineNode> {
         if self.prefixes()? && (self.at_list_end() || matches!(self.peek(), b'\n' | b';')) {
             return Ok(PipelineNode::default());
@@ -172,6 +179,7 @@ impl ScriptParser<'_> {
         }
     }
 
+    /// One compound or simple command.
     fn command(&mut self) -> ParseOutcome<ScriptNode> {
         self.enter()?;
         self.blanks();

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use super::super::ast::WordPart;
 use super::{ParseOutcome, ScriptParser};
 
+/// A here-document whose `<<` is read and whose text is not.
 pub(super) struct PendingHereDocument {
     pub(super) delimiter: String,
     pub(super) quoted: bool,
@@ -97,6 +98,7 @@ impl ScriptParser<'_> {
     }
 }
 
+/// The text, without the tabs at the start of each line if `tabs` is true.
 fn stripped(text: &str, tabs: bool) -> String {
     if !tabs {
         return text.to_owned();

@@ -1,11 +1,15 @@
 //! From the text of a script to its tree, as bash reads it.
 //!
-//! A text that bash might read differently is an error, and the whole text is then
-//! opaque.
+//! A text that bash might read differently is an error, and the whole text is then opaque.
+//!
+//! The methods of [`ScriptParser`] are named after the construct that they read. Each
+//! begins at the current position, behind the keyword or sign that its caller has read, and
+//! leaves the position behind the construct. A method that gives an `Option` reads nothing
+//! if the construct does not begin here.
 //!
 //! An unquoted backslash before a newline joins two lines, even inside an operator or a
-//! name. So the parser reads every byte through [`ScriptParser::peek`], which skips
-//! such pairs.
+//! name. So the parser reads every byte through [`ScriptParser::peek`], which skips such
+//! pairs.
 
 mod compound;
 mod dollar;
@@ -33,6 +37,7 @@ pub(super) const MAX_NESTED_CONSTRUCTS: usize = 200;
 
 type ParseOutcome<T> = Result<T, &'static str>;
 
+/// A text and the position of the next byte.
 struct ScriptParser<'a> {
     text: &'a str,
     bytes: &'a [u8],
@@ -50,13 +55,15 @@ fn is_meta(b: u8) -> bool {
     matches!(b, b' ' | b'\t' | b'\n' | b';' | b'&' | b'|' | b'<' | b'>' | b'(' | b')')
 }
 
+/// True for a name of a variable: letters, digits and `_`, no digit first.
 pub(super) fn is_name(text: &str) -> bool {
     let mut bytes = text.bytes();
     bytes.next().is_some_and(|b| b.is_ascii_alphabetic() || b == b'_')
         && bytes.all(|b| b.is_ascii_alphanumeric() || b == b'_')
 }
 
-/// Reads a text that stands inside `depth` constructs.
+/// Reads a whole text that stands inside `depth` constructs. A NUL byte, a construct that
+/// is not closed, and more than [`MAX_NESTED_CONSTRUCTS`] nested constructs are errors.
 pub(super) fn parse(text: &str, depth: usize) -> Result<ScriptTree, &'static str> {
     if text.contains('\0') {
         return Err("it holds a NUL byte");
@@ -79,7 +86,7 @@ impl<'a> ScriptParser<'a> {
         }
     }
 
-    /// A parser for a part of the same text.
+    /// A parser for a part of the same text, with its own here-documents.
     fn within(&self, start: usize, end: usize) -> Self {
         let text = self.text.get(..end).unwrap_or_default();
         Self {
@@ -116,6 +123,7 @@ impl<'a> ScriptParser<'a> {
         self.byte(self.at)
     }
 
+    /// The position behind joined lines that begin at `at`.
     fn joined(&self, mut at: usize) -> usize {
         while self.byte(at) == b'\\' && self.byte(at + 1) == b'\n' {
             at += 2;
@@ -134,10 +142,12 @@ impl<'a> ScriptParser<'a> {
         }
     }
 
+    /// True if `text` comes next, also across joined lines.
     fn sees(&self, text: &str) -> bool {
         self.matches(text).is_some()
     }
 
+    /// The position behind `text` if it comes next.
     fn matches(&self, text: &str) -> Option<usize> {
         let mut at = self.at;
         for wanted in text.bytes() {
@@ -152,6 +162,7 @@ impl<'a> ScriptParser<'a> {
         Some(at)
     }
 
+    /// The text between two positions; empty if one of them is outside.
     fn slice(&self, start: usize, end: usize) -> &'a str {
         self.text.get(start..end).unwrap_or_default()
     }
@@ -165,6 +176,7 @@ impl<'a> ScriptParser<'a> {
         self.slice(start, self.at)
     }
 
+    /// Skips blanks, and a comment up to its newline.
     fn blanks(&mut self) {
         while matches!(self.peek(), b' ' | b'\t') {
             self.at += 1;
@@ -174,6 +186,7 @@ impl<'a> ScriptParser<'a> {
         }
     }
 
+    /// Skips one closing byte; an error if another byte comes next.
     fn closes(&mut self, with: u8) -> ParseOutcome<()> {
         if self.byte(self.at) != with {
             return Err(UNCLOSED);

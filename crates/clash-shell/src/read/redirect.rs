@@ -92,7 +92,8 @@ impl ScriptParser<'_> {
     }
 }
 
-/// The word that ends a here-document; true if a part of it is quoted.
+/// The word that ends a here-document; true if a part of it is quoted. A word with an
+/// expansion or a newline is an error.
 fn delimiter(target: &RawWord, source: &str) -> ParseOutcome<(String, bool)> {
     let mut text = String::new();
     let mut quoted = false;

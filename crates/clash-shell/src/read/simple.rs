@@ -9,6 +9,8 @@ use super::{ParseOutcome, ScriptParser, is_name};
 const DECLARES: &[&str] = &["declare", "typeset", "local", "export", "readonly", "alias"];
 
 impl ScriptParser<'_> {
+    /// A simple command, or the definition of a function `name() …`. An error if nothing is
+    /// there.
     pub(super) fn simple(&mut self) -> ParseOutcome<ScriptNode> {
         self.peek();
         let mut simple = SimpleCommand { start: self.at, ..SimpleCommand::default() };
@@ -119,6 +121,7 @@ impl ScriptParser<'_> {
         Ok(())
     }
 
+    /// The words of `(…)` up to the closing parenthesis. A key `[k]=` is a word of its own.
     fn array(&mut self) -> ParseOutcome<Vec<RawWord>> {
         self.enter()?;
         let mut words = Vec::new();

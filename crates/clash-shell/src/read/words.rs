@@ -17,6 +17,7 @@ pub(super) enum WordPlace {
 }
 
 impl ScriptParser<'_> {
+    /// One word. An error if none begins here.
     pub(super) fn word(&mut self, place: WordPlace) -> ParseOutcome<RawWord> {
         let start = self.at;
         // Nearly every word has one part; a long script has many words.
@@ -127,6 +128,8 @@ impl ScriptParser<'_> {
         Ok(())
     }
 
+    /// Text in double quotes, up to the closing one. Gives a quoted part even if it is
+    /// empty.
     pub(super) fn double_quoted(&mut self, parts: &mut Vec<WordPart>) -> ParseOutcome<()> {
         self.enter()?;
         push_quoted(parts, "");
@@ -205,6 +208,7 @@ impl ScriptParser<'_> {
     }
 }
 
+/// Adds unquoted text, to the last part if that is unquoted text too.
 fn push_text(parts: &mut Vec<WordPart>, text: &str) {
     match parts.last_mut() {
         Some(WordPart::Text(last)) => last.push_str(text),
@@ -212,6 +216,7 @@ fn push_text(parts: &mut Vec<WordPart>, text: &str) {
     }
 }
 
+/// Adds quoted text, to the last part if that is quoted text too.
 pub(super) fn push_quoted(parts: &mut Vec<WordPart>, text: &str) {
     match parts.last_mut() {
         Some(WordPart::Quoted(last)) => last.push_str(text),

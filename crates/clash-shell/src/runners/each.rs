@@ -4,7 +4,8 @@ use super::super::{ShellWord, all_known};
 use super::options::{OptionTable, TakenOptions, without_dashes};
 use super::{RunnerCommands, UNKNOWN_OPTION, UNKNOWN_PROGRAM, UNKNOWN_TEXT, shells};
 
-/// The word after the program has replaced a mark such as `{}` in it.
+/// The word after the program has replaced a mark such as `{}` in it: only the text before
+/// the mark is known.
 fn replaced(word: &ShellWord, mark: &str) -> ShellWord {
     match word.known().and_then(|text| text.split_once(mark)) {
         Some((before, _)) => ShellWord::Partial(before.to_owned()),
@@ -12,6 +13,8 @@ fn replaced(word: &ShellWord, mark: &str) -> ShellWord {
     }
 }
 
+/// The commands of `-exec`, `-execdir`, `-ok` and `-okdir`. Unknown words that may be such
+/// an option hide a command.
 pub(super) fn find(args: &[ShellWord]) -> RunnerCommands {
     let mut through = RunnerCommands::new("find");
     if args.iter().any(|word| !word.is_one()) {
@@ -38,6 +41,8 @@ pub(super) fn find(args: &[ShellWord]) -> RunnerCommands {
     through
 }
 
+/// The command of `xargs`, with an unknown number of words behind it or in the place of the
+/// mark.
 pub(super) fn xargs(args: &[ShellWord]) -> RunnerCommands {
     #[rustfmt::skip]
     const OPTIONS: OptionTable = OptionTable {
@@ -97,6 +102,8 @@ pub(super) fn xargs(args: &[ShellWord]) -> RunnerCommands {
     through.program(&words)
 }
 
+/// The command of GNU `parallel`. Its words are given to a shell again, so words that are
+/// not plain are a text or hidden.
 pub(super) fn parallel(args: &[ShellWord]) -> RunnerCommands {
     #[rustfmt::skip]
     const OPTIONS: OptionTable = OptionTable {

@@ -5,6 +5,7 @@ use super::super::ShellWord;
 use super::options::{OptionTable, TakenOptions};
 use super::{InnerCommand, RunnerCommands, base_name};
 
+/// A command on another machine; `None` without words.
 fn elsewhere(by: &'static str, words: &[ShellWord]) -> Option<RunnerCommands> {
     let inner = vec![InnerCommand::program(words)];
     (!words.is_empty()).then_some(RunnerCommands {
@@ -14,8 +15,8 @@ fn elsewhere(by: &'static str, words: &[ShellWord]) -> Option<RunnerCommands> {
     })
 }
 
-/// `ssh [options] host command…`. Options that run a program on this machine hide the
-/// command.
+/// `ssh [options] host command…`; `None` without a command. Options that run a program on
+/// this machine, and unknown options, hide the command.
 pub(super) fn ssh(args: &[ShellWord]) -> Option<RunnerCommands> {
     const OPTIONS: OptionTable = OptionTable {
         flags: "1246AaCfGgKkMNnqsTtVvXxYy",
@@ -57,7 +58,8 @@ fn setting_runs(setting: &str) -> bool {
     RUN.iter().any(|name| setting.contains(name))
 }
 
-/// `docker run image command…`, `docker exec container command…`.
+/// `docker run image command…`, `docker exec container command…`. `None` for other
+/// subcommands, without a command, and if an option is unknown.
 pub(super) fn container(args: &[ShellWord]) -> Option<RunnerCommands> {
     #[rustfmt::skip]
     const OPTIONS: OptionTable = OptionTable {
@@ -85,15 +87,16 @@ pub(super) fn container(args: &[ShellWord]) -> Option<RunnerCommands> {
     elsewhere("docker", rest.get(1..)?)
 }
 
-/// `kubectl exec pod -- command…`.
+/// `kubectl exec pod -- command…`. `None` without `--`.
 pub(super) fn kubectl(args: &[ShellWord]) -> Option<RunnerCommands> {
     args.iter().position(|word| word.known() == Some("exec"))?;
     let at = args.iter().position(|word| word.known() == Some("--"))?;
     elsewhere("kubectl", args.get(at + 1..)?)
 }
 
-/// True if a command runs code of the project or of its dependencies, for example
-/// `make` or `npm run`.
+/// True if a command runs code of the project or of its dependencies, for example `make` or
+/// `npm run`. A subcommand counts anywhere among the words, so this may be true too often.
+/// False if the program is unknown.
 pub(in super::super) fn runs_project_code(words: &[ShellWord]) -> bool {
     let Some(program) = words.first().and_then(ShellWord::known).map(base_name) else {
         return false;

@@ -56,6 +56,7 @@ const COMMAND_SETTINGS: &[&str] = &[
     "interactive.difffilter",
 ];
 
+/// A text that git gives to a shell.
 fn command_text(text: &str) -> InnerCommand {
     InnerCommand::Text { text: text.to_owned(), args: None, plain: true }
 }
@@ -66,22 +67,25 @@ fn text_with_arguments(text: &str, args: &[ShellWord]) -> InnerCommand {
     InnerCommand::Text { text, args: Some(args.to_vec()), plain: true }
 }
 
-pub(super) fn through(args: &[ShellWord]) -> Option<RunnerCommands> {
+/// The commands that git runs, and the directory of `-C`; `None` if there is neither. A
+/// subcommand that is not part of git is hidden, and so is a setting that may name a
+/// program.
+pub(super) fn look_through_git(args: &[ShellWord]) -> Option<RunnerCommands> {
     let mut through = RunnerCommands::new("git");
     let mut aliases: Vec<(String, String)> = Vec::new();
     let mut args = args;
     loop {
-        let Some((word, rest)) = args.split_first() else { return some(through) };
+        let Some((word, rest)) = args.split_first() else { return unless_empty(through) };
         let Some(option) = word.known() else {
             // The unknown word may be a subcommand or an option.
-            return some(through);
+            return unless_empty(through);
         };
         let value = rest.first();
         let mut taken = 1;
         match option {
             "-c" => {
                 taken = 2;
-                setting(value, &mut through, &mut aliases);
+                add_setting(value, &mut through, &mut aliases);
             }
             "-C" => {
                 taken = 2;
@@ -123,16 +127,18 @@ pub(super) fn through(args: &[ShellWord]) -> Option<RunnerCommands> {
     if SUBCOMMANDS.binary_search(&name).is_err() {
         return Some(through.hidden("git runs an alias or another program"));
     }
-    subcommand_runs(name, rest, &mut through);
-    some(through)
+    add_subcommand_programs(name, rest, &mut through);
+    unless_empty(through)
 }
 
-fn some(through: RunnerCommands) -> Option<RunnerCommands> {
+/// `None` if git runs no other command and stays in its directory.
+fn unless_empty(through: RunnerCommands) -> Option<RunnerCommands> {
     (!through.inner.is_empty() || through.directory.is_some()).then_some(through)
 }
 
-/// `name=value` as given with `-c`.
-fn setting(
+/// Adds `name=value` as given with `-c`: an alias, a command, or a hidden command if the
+/// setting is neither plain nor known.
+fn add_setting(
     word: Option<&ShellWord>,
     through: &mut RunnerCommands,
     aliases: &mut Vec<(String, String)>,
@@ -175,7 +181,8 @@ fn is_option(word: &ShellWord, option: &str) -> bool {
     name.len() > 2 && name.starts_with("--") && option.starts_with(name)
 }
 
-fn subcommand_runs(name: &str, args: &[ShellWord], through: &mut RunnerCommands) {
+/// Adds the programs that options of a subcommand name.
+fn add_subcommand_programs(name: &str, args: &[ShellWord], through: &mut RunnerCommands) {
     const NAMES_PROGRAM: &str = "an option of git names a program";
     let has = |option: &str| args.iter().any(|word| is_option(word, option));
     let short = |letter: char| {
@@ -227,7 +234,7 @@ fn subcommand_runs(name: &str, args: &[ShellWord], through: &mut RunnerCommands)
             }
         }
         "init" if has("--template") => through.inner.push(InnerCommand::Hidden(NAMES_PROGRAM)),
-        "config" => config(args, through),
+        "config" => add_config(args, through),
         _ => {}
     }
 }
@@ -245,8 +252,9 @@ fn foreach(words: &[ShellWord]) -> Option<InnerCommand> {
     }
 }
 
-/// `git config name value` affects every later git command.
-fn config(args: &[ShellWord], through: &mut RunnerCommands) {
+/// Adds a hidden command if `git config` sets a value that is not plain: it affects every
+/// later git command. Reading and removing settings adds nothing.
+fn add_config(args: &[ShellWord], through: &mut RunnerCommands) {
     #[rustfmt::skip]
     const READS: &[&str] = &[
         "-l", "--list", "--get", "--get-all", "--get-regexp", "--get-urlmatch", "--unset",

@@ -25,6 +25,7 @@ pub(super) struct RunnerCommands {
     pub(super) inner: Vec<InnerCommand>,
     /// It does nothing but run them.
     pub(super) transparent: bool,
+    /// They run on another machine or in a container.
     pub(super) elsewhere: bool,
     /// It reads its standard input itself, so the inner commands do not.
     pub(super) feeds: bool,
@@ -34,21 +35,19 @@ pub(super) struct RunnerCommands {
     pub(super) directory: Option<ShellWord>,
 }
 
+/// A command that another command runs.
 #[derive(Debug)]
 pub(super) enum InnerCommand {
-    Command {
-        words: Vec<ShellWord>,
-        lookup: NameLookup,
-    },
-    /// A script for another shell, which may know nothing beyond POSIX.
-    Text {
-        text: String,
-        args: Option<Vec<ShellWord>>,
-        plain: bool,
-    },
+    /// Words of a command.
+    Command { words: Vec<ShellWord>, lookup: NameLookup },
+    /// A script for another shell. `plain`: the shell may know nothing beyond POSIX. `args` are
+    /// its positional parameters, if they are known.
+    Text { text: String, args: Option<Vec<ShellWord>>, plain: bool },
     /// A script for this shell.
     Eval(String),
+    /// A script that this shell runs at a signal.
     Trap(String),
+    /// A command that the analysis cannot see, and why.
     Hidden(&'static str),
 }
 
@@ -75,26 +74,30 @@ impl RunnerCommands {
         Self { transparent: true, ..Self::new(by) }
     }
 
+    /// Adds an inner command.
     pub(super) fn running(mut self, inner: InnerCommand) -> Self {
         self.inner.push(inner);
         self
     }
 
+    /// Adds an inner command that the analysis cannot see.
     pub(super) fn hidden(self, why: &'static str) -> Self {
         self.running(InnerCommand::Hidden(why))
     }
 
+    /// Adds a command by its words; nothing without words.
     fn program(self, words: &[ShellWord]) -> Self {
         if words.is_empty() { self } else { self.running(InnerCommand::program(words)) }
     }
 }
 
 impl InnerCommand {
+    /// A command that is looked up among programs only, not among functions and builtins.
     fn program(words: &[ShellWord]) -> Self {
         Self::Command { words: words.to_vec(), lookup: NameLookup::Programs }
     }
 
-    /// A text for `sh -c`.
+    /// A text for `sh -c`; hidden if it is unknown or missing.
     fn text(word: Option<&ShellWord>) -> Self {
         match word {
             Some(ShellWord::Known(text)) => {
@@ -109,16 +112,17 @@ fn base_name(program: &str) -> &str {
     program.rsplit('/').next().unwrap_or(program)
 }
 
-/// The commands that a command runs; `None` if it runs no other command.
+/// The commands that a command runs; `None` if its program is unknown or runs no other
+/// command. The program counts by its file name, in any directory.
 pub(super) fn look_through(words: &[ShellWord], stdin: &StandardInput) -> Option<RunnerCommands> {
     let (program, args) = words.split_first()?;
     let name = base_name(program.known()?);
-    if let Some(through) = wrappers::through(name, args) {
+    if let Some(through) = wrappers::look_through_wrapper(name, args) {
         return Some(through);
     }
     match name {
         "env" => Some(wrappers::env(args)),
-        "git" => git::through(args),
+        "git" => git::look_through_git(args),
         "find" | "gfind" => Some(each::find(args)),
         "xargs" => Some(each::xargs(args)),
         "parallel" => Some(each::parallel(args)),

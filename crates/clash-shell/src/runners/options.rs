@@ -23,7 +23,7 @@ pub(super) enum TakenOptions<'w> {
     Unknown,
 }
 
-/// The operands behind `--`.
+/// The words without a leading `--`.
 pub(in super::super) fn without_dashes(args: &[ShellWord]) -> &[ShellWord] {
     match args {
         [ShellWord::Known(dashes), rest @ ..] if dashes == "--" => rest,
@@ -32,6 +32,8 @@ pub(in super::super) fn without_dashes(args: &[ShellWord]) -> &[ShellWord] {
 }
 
 impl OptionTable {
+    /// The options in the first word, with the value of the last one. `--` begins the
+    /// operands and stays.
     pub(super) fn take<'w>(&self, args: &'w [ShellWord]) -> TakenOptions<'w> {
         let Some((first, rest)) = args.split_first() else { return TakenOptions::Operand };
         let Some(text) = first.known() else { return TakenOptions::Unknown };
@@ -42,6 +44,7 @@ impl OptionTable {
         }
     }
 
+    /// An option such as `--name=value`. Abbreviations are unknown.
     fn take_long<'w>(&self, option: &str, rest: &'w [ShellWord]) -> TakenOptions<'w> {
         let (name, value) = match option.split_once('=') {
             Some((name, value)) => (name, Some(ShellWord::Known(value.to_owned()))),
@@ -58,6 +61,7 @@ impl OptionTable {
         }
     }
 
+    /// Bundled letters, such as `-xvf file`.
     fn take_short<'w>(&self, letters: &str, rest: &'w [ShellWord]) -> TakenOptions<'w> {
         let mut found = Vec::new();
         for (at, letter) in letters.char_indices() {

@@ -7,7 +7,7 @@ use super::{
     InnerCommand, RunnerCommands, STARTS_SHELL, UNKNOWN_OPTION, UNKNOWN_PROGRAM, UNKNOWN_TEXT,
 };
 
-/// Words a program joins with blanks and gives to a shell.
+/// Words a program joins with blanks and gives to a shell; hidden if a word is unknown.
 pub(super) fn joined(words: &[ShellWord]) -> InnerCommand {
     match all_known(words) {
         Some(words) => InnerCommand::Text { text: words.join(" "), args: None, plain: true },
@@ -15,12 +15,13 @@ pub(super) fn joined(words: &[ShellWord]) -> InnerCommand {
     }
 }
 
-/// The texts given to options of these names.
+/// Adds the texts given to options of these names.
 fn texts(found: &[(String, Option<ShellWord>)], names: &[&str], through: &mut RunnerCommands) {
     let given = found.iter().filter(|(name, _)| names.contains(&name.as_str()));
     through.inner.extend(given.map(|(_, value)| InnerCommand::text(value.as_ref())));
 }
 
+/// The command of `flock`: behind the file to lock, or given with `-c`.
 pub(super) fn flock(args: &[ShellWord]) -> RunnerCommands {
     #[rustfmt::skip]
     const OPTIONS: OptionTable = OptionTable {
@@ -57,6 +58,7 @@ pub(super) fn flock(args: &[ShellWord]) -> RunnerCommands {
     through.program(args)
 }
 
+/// The command of `watch`, which a shell reads unless `-x` is given.
 pub(super) fn watch(args: &[ShellWord]) -> RunnerCommands {
     #[rustfmt::skip]
     const OPTIONS: OptionTable = OptionTable {
@@ -88,6 +90,7 @@ pub(super) fn watch(args: &[ShellWord]) -> RunnerCommands {
     }
 }
 
+/// The command of `script -c`; without one it starts a shell.
 pub(super) fn script(args: &[ShellWord]) -> RunnerCommands {
     const OPTIONS: OptionTable = OptionTable {
         flags: "aefq",
@@ -122,6 +125,7 @@ pub(super) fn script(args: &[ShellWord]) -> RunnerCommands {
     if through.inner.is_empty() { through.hidden(STARTS_SHELL) } else { through }
 }
 
+/// The command of `su -c`; without one, or with another shell, it starts a shell.
 pub(super) fn su(args: &[ShellWord]) -> RunnerCommands {
     const OPTIONS: OptionTable = OptionTable {
         flags: "lmpfP",
@@ -148,7 +152,8 @@ pub(super) fn su(args: &[ShellWord]) -> RunnerCommands {
     if through.inner.is_empty() { through.hidden(STARTS_SHELL) } else { through }
 }
 
-/// A shell: it runs the text behind `-c`, a script file, or its standard input.
+/// A shell: it runs the text behind `-c`, a script file, or its standard input. A text is
+/// hidden if it is unknown, and if zsh or fish may read it differently than bash.
 pub(super) fn shell(name: &str, args: &[ShellWord], stdin: &StandardInput) -> RunnerCommands {
     let by = match name {
         "bash" | "rbash" => "bash",
@@ -224,7 +229,8 @@ fn script_file(file: &str, args: &[ShellWord]) -> Vec<ShellWord> {
     std::iter::once(ShellWord::Known(path)).chain(args.iter().cloned()).collect()
 }
 
-/// True for texts that zsh certainly reads as bash does.
+/// True for texts that zsh certainly reads as bash does: plain words, quotes and
+/// separators.
 fn same_in_zsh(text: &str) -> bool {
     const WORDS: &[&str] =
         &["noglob", "nocorrect", "repeat", "foreach", "-", "end", "always", "exec"];

@@ -4,6 +4,7 @@ use super::super::ShellWord;
 use super::options::{OptionTable, TakenOptions, without_dashes};
 use super::{RunnerCommands, STARTS_SHELL, UNKNOWN_OPTION, UNKNOWN_PROGRAM};
 
+/// One row: a program that runs another one.
 struct WrapperProgram {
     name: &'static str,
     /// It does nothing but run the program behind its options.
@@ -13,7 +14,6 @@ struct WrapperProgram {
     skips: usize,
 }
 
-/// In the order of [`OptionTable`].
 const fn row(
     name: &'static str,
     transparent: bool,
@@ -66,12 +66,14 @@ const WRAPPERS: &[WrapperProgram] = &[
     row("systemd-inhibit", false, "", "", &[], &["what", "who", "why", "mode"], 0),
 ];
 
-/// The command that a program of the table runs.
-pub(super) fn through(name: &str, args: &[ShellWord]) -> Option<RunnerCommands> {
+/// The command that a program of the table runs; `None` for other programs.
+pub(super) fn look_through_wrapper(name: &str, args: &[ShellWord]) -> Option<RunnerCommands> {
     WRAPPERS.iter().find(|wrapper| wrapper.name == name).map(|wrapper| wrapper.through(args))
 }
 
 impl WrapperProgram {
+    /// The command behind the options. `sudo` and `doas` may also start a shell and set
+    /// variables.
     fn through(&self, args: &[ShellWord]) -> RunnerCommands {
         let mut through =
             RunnerCommands { transparent: self.transparent, ..RunnerCommands::new(self.name) };
@@ -88,7 +90,7 @@ impl WrapperProgram {
             let (found, rest) = match self.options.take(args) {
                 TakenOptions::Operand => break,
                 TakenOptions::Options(found, rest) => (found, rest),
-                TakenOptions::Unknown => return self.unknown(args, through),
+                TakenOptions::Unknown => return self.hide_program(args, through),
             };
             for (name, value) in found {
                 match name.as_str() {
@@ -104,7 +106,7 @@ impl WrapperProgram {
         }
         args = without_dashes(args);
         if becomes_user {
-            args = variables(args, &mut through);
+            args = take_variables(args, &mut through);
         }
         let (skipped, program) = args.split_at(self.skips.min(args.len()));
         if !skipped.iter().all(ShellWord::is_one) {
@@ -115,7 +117,7 @@ impl WrapperProgram {
 
     /// `timeout "$LIMIT" cmd`: a word that may be an option or the first operand
     /// hides where the program is.
-    fn unknown(&self, args: &[ShellWord], through: RunnerCommands) -> RunnerCommands {
+    fn hide_program(&self, args: &[ShellWord], through: RunnerCommands) -> RunnerCommands {
         match args.first() {
             Some(ShellWord::Known(_)) | None => through.hidden(UNKNOWN_OPTION),
             Some(word) if word.is_one() && self.skips > 0 => {
@@ -126,14 +128,14 @@ impl WrapperProgram {
     }
 }
 
-/// `-10`, and `--10` for less than nothing.
+/// True for a niceness as an option: `-10`, and `--10` for minus ten.
 fn is_niceness(word: &str) -> bool {
     let number = word.strip_prefix('-').map(|number| number.trim_start_matches(['-', '+']));
     number.is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
 }
 
-/// `NAME=value` words in front of a program.
-fn variables<'w>(args: &'w [ShellWord], through: &mut RunnerCommands) -> &'w [ShellWord] {
+/// Takes `NAME=value` words in front of a program, and gives the words behind them.
+fn take_variables<'w>(args: &'w [ShellWord], through: &mut RunnerCommands) -> &'w [ShellWord] {
     let mut args = args;
     while let Some((word, rest)) = args.split_first() {
         let Some((name, value)) = word.prefix().split_once('=') else { break };
@@ -147,6 +149,8 @@ fn variables<'w>(args: &'w [ShellWord], through: &mut RunnerCommands) -> &'w [Sh
     args
 }
 
+/// The command of `env`, with its variables and directory. Without a command it only
+/// prints.
 pub(super) fn env(args: &[ShellWord]) -> RunnerCommands {
     const OPTIONS: OptionTable = OptionTable {
         flags: "i0v",
@@ -193,7 +197,7 @@ pub(super) fn env(args: &[ShellWord]) -> RunnerCommands {
             }
         }
     }
-    let rest = variables(without_dashes(&args), &mut through);
+    let rest = take_variables(without_dashes(&args), &mut through);
     match rest.first() {
         Some(word) if word.known().is_none() => through.program(rest).hidden(UNKNOWN_PROGRAM),
         _ => through.program(rest),

@@ -83,6 +83,8 @@ impl ScriptWalker {
         }
     }
 
+    /// True if the value of a variable is a number, or if the script never set it. A value
+    /// from outside the script counts as harmless: the script did not choose it.
     fn safe_number(&self, name: &str) -> bool {
         if name.bytes().all(|b| b.is_ascii_digit()) {
             let index = name.parse::<usize>().ok().and_then(|n| n.checked_sub(1));
@@ -103,7 +105,7 @@ impl ScriptWalker {
         }
     }
 
-    /// `{1..9}` or `$(seq 1 9)`.
+    /// True for `{1..9}`, a number, or `$(seq 1 9)`.
     pub(super) fn is_sequence(&self, raw: &RawWord) -> bool {
         let list = match raw.parts.as_slice() {
             [WordPart::Text(text)] => {

@@ -2,7 +2,8 @@
 
 use super::super::ShellWord;
 
-/// The words that a text with braces expands to; `None` if that is not certain.
+/// The words that a text with braces expands to; `None` if that is not certain, or more
+/// than 64 words.
 pub(super) fn braces(text: &str) -> Option<Vec<ShellWord>> {
     const MAX_BRACE_WORDS: usize = 64;
     if text.contains(['*', '?', '[', '~', '\\']) || text.contains("..") {
@@ -33,7 +34,8 @@ pub(super) fn braces(text: &str) -> Option<Vec<ShellWord>> {
     Some(words.into_iter().filter(|w| !w.is_empty()).map(ShellWord::Known).collect())
 }
 
-/// Every reading of a balanced text, at most a hundred.
+/// Every reading of a balanced text. `None` beyond a hundred, and for braces without a
+/// comma.
 fn alternatives(text: &str) -> Option<Vec<String>> {
     let Some(open) = text.find('{') else { return Some(vec![text.to_owned()]) };
     let mut depth = 0usize;

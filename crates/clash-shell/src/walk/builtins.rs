@@ -28,7 +28,7 @@ pub(super) fn is_builtin(name: &str) -> bool {
     BUILTINS.binary_search(&name).is_ok()
 }
 
-/// Builtins a POSIX shell finds before a function of the same name.
+/// True for builtins that a POSIX shell finds before a function of the same name.
 pub(super) fn is_special(name: &str) -> bool {
     const SPECIAL: &[&str] = &[
         ".", ":", "break", "continue", "eval", "exec", "exit", "export", "readonly", "return",
@@ -38,7 +38,9 @@ pub(super) fn is_special(name: &str) -> bool {
 }
 
 impl ScriptWalker {
-    /// Applies the changes of a builtin and returns the commands it runs.
+    /// Applies the changes of a builtin to the state, and returns the commands it runs;
+    /// `None` if it runs none. Effects that the analysis does not follow add an opaque
+    /// command.
     pub(super) fn builtin(
         &mut self,
         source: &SourceText,
@@ -94,6 +96,7 @@ impl ScriptWalker {
         self.functions.doubt();
     }
 
+    /// The text of `eval`, if it is known. Otherwise any variable may be set.
     fn eval(&mut self, args: &[ShellWord]) -> RunnerCommands {
         let through = RunnerCommands::transparent("eval");
         match all_known(without_dashes(args)) {
@@ -105,6 +108,7 @@ impl ScriptWalker {
         }
     }
 
+    /// Adds an opaque command if `-v` or `-R` may evaluate a subscript.
     fn test_builtin(&mut self, source: &SourceText, args: &[ShellWord]) {
         let evaluates = args.windows(2).any(|pair| {
             let [operator, operand] = pair else { return false };
@@ -116,6 +120,7 @@ impl ScriptWalker {
         }
     }
 
+    /// `shopt`: adds an opaque command for options that change how the shell reads.
     fn shell_options(&mut self, source: &SourceText, args: &[ShellWord]) {
         #[rustfmt::skip]
         const PLAIN: &[&str] = &[
@@ -130,6 +135,8 @@ impl ScriptWalker {
         }
     }
 
+    /// `cd`: the new directory, or an unknown one for `cd -` and if the script sets `HOME`
+    /// or `CDPATH`.
     fn move_to(&mut self, args: &[ShellWord]) {
         let mut args = args;
         while let [ShellWord::Known(option), rest @ ..] = args
@@ -146,6 +153,7 @@ impl ScriptWalker {
         };
     }
 
+    /// One word of `let`: arithmetic.
     fn evaluate_number(&mut self, source: &SourceText, word: &ShellWord) {
         let Some(text) = word.known() else {
             self.state.untrack();
@@ -155,6 +163,8 @@ impl ScriptWalker {
         self.arithmetic(source, std::slice::from_ref(&part));
     }
 
+    /// `set`: options of the shell, and the positional parameters behind them. Options that
+    /// change how the shell reads add an opaque command.
     fn set_options(&mut self, source: &SourceText, args: &[ShellWord]) {
         #[rustfmt::skip]
         const PLAIN: &[&str] = &[
@@ -197,6 +207,7 @@ impl ScriptWalker {
         }
     }
 
+    /// `alias`: an alias with an unknown value is stored without one.
     fn define_aliases(&mut self, source: &SourceText, args: &[ShellWord]) {
         for word in args {
             let Some(text) = word.known() else {
@@ -223,6 +234,8 @@ impl ScriptWalker {
         }
     }
 
+    /// The command of `trap`; `None` if it resets or prints. A signal may come at any time,
+    /// so any variable may be set from here on.
     fn trap(&mut self, args: &[ShellWord]) -> Option<RunnerCommands> {
         let (action, signals) = without_dashes(args).split_first()?;
         let inner = match action.known() {

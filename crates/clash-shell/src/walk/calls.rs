@@ -63,13 +63,15 @@ impl ScriptWalker {
         if let Some(name) = simple.words.first().and_then(RawWord::bare) {
             let rest = simple.words.first().map_or(simple.end, |word| word.end);
             let rest = source.text.get(rest..simple.end).unwrap_or_default();
-            self.alias(source, name, rest, simple.redirs.is_empty());
+            self.walk_alias(source, name, rest, simple.redirs.is_empty());
         }
         let stdin = given.unwrap_or_else(|| stdin.clone());
         let lookup = NameLookup::Shell;
         self.run(source, PreparedCall { words, assignments, redirections, stdin, lookup, text });
     }
 
+    /// Expands an assignment: the word for the list of commands, and the value for the
+    /// state. An array and `+=` with an unknown value are unknown.
     fn assigned(
         &mut self,
         source: &SourceText,
@@ -106,6 +108,8 @@ impl ScriptWalker {
         (VariableAssignment { name, value: word }, value)
     }
 
+    /// Walks a command with its assignments. Adds an opaque command at too deep a level,
+    /// and nothing when the fuel is used up.
     pub(super) fn run(&mut self, source: &SourceText, call: PreparedCall) {
         if !self.spend(1 + call.words.len()) {
             return;
@@ -132,6 +136,8 @@ impl ScriptWalker {
         note_variable(&mut self.set_here, name, value.known(), true);
     }
 
+    /// Walks a command: a function of its name, a builtin, or a program with the commands
+    /// it runs.
     fn run_one(&mut self, source: &SourceText, call: PreparedCall) {
         let shell = call.lookup != NameLookup::Programs;
         let Some(program) = call.words.first().and_then(ShellWord::known).map(str::to_owned) else {
@@ -202,12 +208,12 @@ impl ScriptWalker {
                     }
                 }
                 InnerCommand::Text { text, args, plain } => {
-                    walker.apart(|walker| walker.other_shell(source, &text, args, plain));
+                    walker.apart(|walker| walker.walk_in_other_shell(source, &text, args, plain));
                 }
-                InnerCommand::Eval(text) => walker.text(source, &text),
+                InnerCommand::Eval(text) => walker.walk_text(source, &text),
                 InnerCommand::Trap(text) => walker.apart(|walker| {
                     walker.state.untrack();
-                    walker.text(source, &text);
+                    walker.walk_text(source, &text);
                 }),
                 InnerCommand::Hidden(why) => walker.cannot_see(source, why),
             });
@@ -218,6 +224,7 @@ impl ScriptWalker {
         }
     }
 
+    /// Adds one command to the list. An external program is opaque if a variable steers it.
     fn emit(&mut self, call: PreparedCall, through: Option<&RunnerCommands>) {
         let program = call.words.first().and_then(ShellWord::known).unwrap_or_default();
         let external = !call.words.is_empty()

@@ -6,6 +6,7 @@ use super::state::{VariableValue, is_number};
 use super::{ScriptWalker, SourceText};
 
 impl ScriptWalker {
+    /// Walks a compound command. Its redirections are a command without words.
     pub(super) fn compound(
         &mut self,
         source: &SourceText,

@@ -7,6 +7,8 @@ use super::state::VariableValue;
 use super::{ScriptWalker, SourceText};
 
 impl ScriptWalker {
+    /// Applies `export`, `declare`, `typeset`, `local` and `readonly`. An unknown name, and
+    /// flags such as `-i` that evaluate the value, add an opaque command.
     pub(super) fn declare(&mut self, source: &SourceText, program: &str, args: &[ShellWord]) {
         let mut odd = false;
         let mut frozen = program == "readonly";
@@ -67,7 +69,8 @@ impl ScriptWalker {
         }
     }
 
-    /// Applies a builtin that sets variables by name.
+    /// Applies a builtin that sets variables by name: they are unknown afterwards. A name
+    /// that may have a subscript adds an opaque command.
     pub(super) fn set_by(&mut self, source: &SourceText, program: &str, args: &[ShellWord]) {
         let names: Vec<&str> = match program {
             "printf" => match args {

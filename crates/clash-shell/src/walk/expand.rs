@@ -26,6 +26,7 @@ struct WordBuilder {
 }
 
 impl WordBuilder {
+    /// Adds known text; it is dropped if unknown text stands before it.
     fn push(&mut self, text: &str) {
         if !self.open {
             self.text.push_str(text);
@@ -33,11 +34,13 @@ impl WordBuilder {
         self.present = true;
     }
 
+    /// Adds text that is not known.
     fn unknown(&mut self) {
         self.open = true;
         self.present = true;
     }
 
+    /// Ends the current word, if there is one.
     fn cut(&mut self) {
         if self.present {
             let text = std::mem::take(&mut self.text);
@@ -51,6 +54,7 @@ impl WordBuilder {
         (self.home, self.open, self.present) = (false, false, false);
     }
 
+    /// The words. One unknown word if the number of words is unknown.
     fn finish(mut self) -> Vec<ShellWord> {
         if self.many {
             return vec![ShellWord::Unknown];
@@ -75,6 +79,8 @@ pub(super) fn expands(text: &str) -> bool {
 }
 
 impl ScriptWalker {
+    /// Expands a word as an argument: into several words, or none. Walks the substitutions
+    /// in it.
     pub(super) fn words(&mut self, source: &SourceText, raw: &RawWord) -> Vec<ShellWord> {
         if let [WordPart::Text(text)] = raw.parts.as_slice() {
             if !expands(text) {
@@ -100,6 +106,7 @@ impl ScriptWalker {
         }
     }
 
+    /// Adds the expansion of the parts, and walks their substitutions.
     fn build(
         &mut self,
         source: &SourceText,
@@ -167,6 +174,7 @@ impl ScriptWalker {
         }
     }
 
+    /// Walks the commands of a substitution, whose changes this shell does not keep.
     pub(super) fn substitution(&mut self, source: &SourceText, body: &SubstitutionBody) {
         self.inside(CommandPosition::Substitution, |walker| {
             walker.apart(|walker| match body {
@@ -179,6 +187,7 @@ impl ScriptWalker {
         });
     }
 
+    /// Adds the value of `$name`. `quoted`: it is not split.
     fn parameter(&mut self, name: &str, quoted: bool, to: &mut WordBuilder) {
         let numeric = matches!(name, "?" | "#" | "$" | "!");
         let words = match name {
@@ -259,6 +268,7 @@ impl ScriptWalker {
         }
     }
 
+    /// Adds the value of `${…}`. Only defaults of known variables give known text.
     fn expansion(
         &mut self,
         source: &SourceText,
@@ -315,7 +325,7 @@ impl ScriptWalker {
         to.many |= many;
     }
 
-    /// Walks the expansions and drops the text.
+    /// Walks the substitutions in the parts and drops the text.
     pub(super) fn effects(&mut self, source: &SourceText, parts: &[WordPart]) {
         self.value(source, parts);
     }

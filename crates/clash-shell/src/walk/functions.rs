@@ -10,6 +10,7 @@ use super::calls::PreparedCall;
 use super::state::{ScriptState, VariableValue};
 use super::{ScriptWalker, SourceText, StandardInput};
 
+/// One definition of a function, with the text it stands in.
 struct FunctionDefinition {
     body: Rc<ScriptNode>,
     source: SourceText,
@@ -17,6 +18,7 @@ struct FunctionDefinition {
     certain: bool,
     /// The number of functions defined before it.
     index: usize,
+    /// Its body is in the list of commands.
     walked: Cell<bool>,
 }
 
@@ -51,6 +53,7 @@ impl ScriptWalker {
             || self.aliases.contains_key(program)
     }
 
+    /// Adds a definition. It is certain only outside branches and functions.
     pub(super) fn define(&mut self, source: &SourceText, name: &str, body: &Rc<ScriptNode>) {
         let function = Rc::new(FunctionDefinition {
             body: Rc::clone(body),
@@ -64,7 +67,7 @@ impl ScriptWalker {
     }
 
     /// Walks the bodies of functions without a known call: unknown code may call them.
-    pub(super) fn functions_never_called(&mut self) {
+    pub(super) fn walk_uncalled_functions(&mut self) {
         let mut index = 0;
         // A body may define further functions.
         while let Some(function) = self.functions.defined.get(index).map(Rc::clone) {
@@ -81,7 +84,8 @@ impl ScriptWalker {
         }
     }
 
-    /// Walks the functions of this name. True if the program certainly was one.
+    /// Walks all definitions of this name. True if the program certainly was one. The
+    /// fourth call inside itself adds an opaque command instead.
     pub(super) fn call_functions(
         &mut self,
         source: &SourceText,
@@ -132,8 +136,9 @@ impl ScriptWalker {
     }
 
     /// Walks an alias with the rest of its command. The alias may not be active, so the
-    /// caller also walks the command itself.
-    pub(super) fn alias(&mut self, source: &SourceText, name: &str, rest: &str, plain: bool) {
+    /// caller also walks the command itself. An alias that is unknown, ends in a blank or
+    /// has a here-document adds an opaque command.
+    pub(super) fn walk_alias(&mut self, source: &SourceText, name: &str, rest: &str, plain: bool) {
         let Some(value) = self.aliases.get(name).cloned() else { return };
         let usable = value.filter(|value| {
             plain && !value.ends_with([' ', '\t']) && !value.contains("<<") && self.calls.len() < 8
@@ -145,14 +150,15 @@ impl ScriptWalker {
         let hidden = self.aliases.remove_entry(name);
         self.calls.push(name.to_owned());
         self.inside(CommandPosition::Alias, |walker| {
-            walker.text(source, &format!("{value} {rest}"))
+            walker.walk_text(source, &format!("{value} {rest}"))
         });
         self.calls.pop();
         self.aliases.extend(hidden);
     }
 
-    /// Walks a text that this shell runs as a script.
-    pub(super) fn text(&mut self, source: &SourceText, text: &str) {
+    /// Walks a text that this shell runs as a script. A text that cannot be read is an
+    /// opaque command.
+    pub(super) fn walk_text(&mut self, source: &SourceText, text: &str) {
         if !self.spend(text.len() + 1) {
             return;
         }
@@ -169,9 +175,10 @@ impl ScriptWalker {
         self.here = here;
     }
 
-    /// Walks a text that another shell runs. It has no variables and functions of this
-    /// one.
-    pub(super) fn other_shell(
+    /// Walks a text that another shell runs. It has the environment and the directory of
+    /// this one, but no variables and functions. `plain`: it may know nothing beyond POSIX,
+    /// so a text that only bash reads adds an opaque command.
+    pub(super) fn walk_in_other_shell(
         &mut self,
         source: &SourceText,
         text: &str,
@@ -192,8 +199,8 @@ impl ScriptWalker {
         if plain && read::parse(text, self.depth + 1).is_ok_and(|script| script.bash_only) {
             self.cannot_see(source, "a plain shell reads it differently than bash");
         }
-        self.text(source, text);
-        self.functions_never_called();
+        self.walk_text(source, text);
+        self.walk_uncalled_functions();
         self.calls = calls;
         self.aliases = aliases;
         self.functions = functions;

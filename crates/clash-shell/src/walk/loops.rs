@@ -9,6 +9,7 @@ use super::super::read::is_name;
 use super::ScriptWalker;
 use super::state::{VariableValue, is_number};
 
+/// The changes that the body of a loop may make.
 #[derive(Default)]
 struct LoopChanges {
     /// Names of variables, and true if every value is a number.
@@ -21,7 +22,8 @@ struct LoopChanges {
 }
 
 impl ScriptWalker {
-    /// Forgets the variables that the lists set, before they are walked as a loop.
+    /// Forgets the variables that the lists set, before they are walked as a loop. Also
+    /// forgets the directory, the arguments and all variables if the lists may change them.
     pub(super) fn before_loop(&mut self, lists: &[&CommandList]) {
         let mut found = LoopChanges::default();
         for list in lists {
@@ -48,6 +50,7 @@ impl ScriptWalker {
         self.spend(found.work);
     }
 
+    /// Adds the changes of all commands of a list.
     fn scan_list(&self, list: &CommandList, found: &mut LoopChanges) {
         for (_, pipeline) in list.chains.iter().flat_map(|chain| &chain.links) {
             for node in &pipeline.nodes {
@@ -57,6 +60,7 @@ impl ScriptWalker {
         }
     }
 
+    /// Adds the changes of a command. A subshell makes none.
     fn scan_node(&self, node: &ScriptNode, found: &mut LoopChanges) {
         match node {
             ScriptNode::Simple(simple) => self.scan_simple(simple, found),
@@ -111,6 +115,8 @@ impl ScriptWalker {
         }
     }
 
+    /// Adds the changes of a simple command. A program that may be a function, an alias or
+    /// unknown may change anything.
     fn scan_simple(&self, simple: &SimpleCommand, found: &mut LoopChanges) {
         found.work += simple.words.len();
         for assign in &simple.assigns {
@@ -169,6 +175,7 @@ impl ScriptWalker {
     }
 }
 
+/// True if a word certainly is a number, whatever the state.
 fn counts(raw: &RawWord) -> bool {
     match raw.parts.as_slice() {
         [WordPart::Arith { .. }] => true,
@@ -205,6 +212,7 @@ fn scan_parts(parts: &[WordPart], found: &mut LoopChanges) {
     }
 }
 
+/// Adds assignments inside arithmetic: all names of a text that has `=`, `++` or `--`.
 fn scan_arithmetic(parts: &[WordPart], found: &mut LoopChanges) {
     scan_parts(parts, found);
     for part in parts {

@@ -56,6 +56,7 @@ pub(super) enum NameLookup {
     Programs,
 }
 
+/// The walk through a script: its state and the commands found so far.
 struct ScriptWalker {
     state: ScriptState,
     out: Vec<ShellCommand>,
@@ -79,6 +80,8 @@ struct ScriptWalker {
 
 const TOO_MUCH: &str = "it takes too long to follow";
 
+/// The commands of a script, never empty. If the work exceeds its bound, an opaque command
+/// for the whole script is the last one.
 pub(super) fn walk(script: &ScriptTree) -> Vec<ShellCommand> {
     let source = SourceText { text: Rc::clone(&script.text), origin: None };
     let mut walker = ScriptWalker {
@@ -96,7 +99,7 @@ pub(super) fn walk(script: &ScriptTree) -> Vec<ShellCommand> {
         set_here: Vec::new(),
     };
     walker.list(&source, &script.list);
-    walker.functions_never_called();
+    walker.walk_uncalled_functions();
     let mut out = walker.out;
     if walker.fuel == 0 {
         out.push(ShellCommand {
@@ -119,10 +122,13 @@ impl ScriptWalker {
         self.fuel > 0
     }
 
+    /// The source of a text inside the current command: its commands have the span of that
+    /// command.
     fn inner_source(&self, script: &ScriptTree) -> SourceText {
         SourceText { text: Rc::clone(&script.text), origin: Some(self.here.clone()) }
     }
 
+    /// The place of a part of a source in the script.
     fn span(source: &SourceText, start: usize, end: usize) -> Range<usize> {
         source.origin.clone().unwrap_or(start..end)
     }
@@ -162,6 +168,8 @@ impl ScriptWalker {
         self.push(ShellCommand { opaque: Some(why), text, ..ShellCommand::default() });
     }
 
+    /// Adds a command with the current place, directory and position; nothing when the fuel
+    /// is used up.
     fn push(&mut self, mut command: ShellCommand) {
         if !self.spend(1) {
             return;
@@ -172,6 +180,7 @@ impl ScriptWalker {
         self.out.push(command);
     }
 
+    /// Walks the chains of a list. A chain in the background changes nothing here.
     fn list(&mut self, source: &SourceText, list: &CommandList) {
         for chain in &list.chains {
             if self.fuel == 0 {
@@ -187,8 +196,9 @@ impl ScriptWalker {
         }
     }
 
-    /// Behind `&&` all earlier pipelines have run. Behind `||`, and after the whole
-    /// list, only the first pipeline certainly has.
+    /// Walks a chain. Behind `&&` all earlier pipelines have run. Behind `||`, and after
+    /// the whole chain, only the first pipeline certainly has. A `cd` that may have failed
+    /// leaves the directory unknown.
     fn chain(&mut self, source: &SourceText, chain: &AndOrList) {
         let before = self.state.cwd.clone();
         let Some(((_, first), rest)) = chain.links.split_first() else { return };
@@ -227,6 +237,8 @@ impl ScriptWalker {
         }
     }
 
+    /// Walks the commands of a pipeline, each with the output of the one before as its
+    /// input. Only the last one may change this shell.
     fn pipeline(&mut self, source: &SourceText, pipeline: &PipelineNode) {
         if let [node] = pipeline.nodes.as_slice() {
             return self.node(source, node, &StandardInput::Inherited);
@@ -250,6 +262,7 @@ impl ScriptWalker {
         }
     }
 
+    /// Walks one command. The definition of a function is stored, not walked.
     fn node(&mut self, source: &SourceText, node: &ScriptNode, stdin: &StandardInput) {
         self.depth += 1;
         if self.depth > MAX_NESTED_CONSTRUCTS {
@@ -274,7 +287,8 @@ impl ScriptWalker {
     }
 }
 
-/// True if the pipeline certainly ends the shell.
+/// True if the pipeline certainly ends the shell or the function: `exit`, `return`, or a
+/// group that ends with one.
 fn exits(pipeline: &PipelineNode) -> bool {
     match pipeline.nodes.as_slice() {
         [ScriptNode::Simple(simple)] => {

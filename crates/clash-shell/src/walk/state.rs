@@ -9,6 +9,7 @@ use std::rc::Rc;
 use super::super::{CommandDirectory, SetVariable, ShellWord};
 use crate::variables::is_harmless_variable;
 
+/// The value of a variable, as far as it is certain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum VariableValue {
     Known(String),
@@ -26,6 +27,7 @@ impl VariableValue {
         }
     }
 
+    /// The value if one of two holds.
     fn join(a: &Self, b: &Self) -> Self {
         if a == b {
             a.clone()
@@ -37,6 +39,8 @@ impl VariableValue {
     }
 }
 
+/// True for a number with or without a sign. The empty text counts too: bash takes it for
+/// 0.
 pub(super) fn is_number(text: &str) -> bool {
     let digits = text.trim_start_matches(['-', '+']);
     digits.bytes().all(|b| b.is_ascii_digit())
@@ -52,6 +56,7 @@ pub(super) struct StateMark {
     exports_all: bool,
 }
 
+/// The facts about the shell that are certain at this place of the script.
 #[derive(Default)]
 pub(super) struct ScriptState {
     variables: HashMap<String, VariableValue>,
@@ -68,6 +73,7 @@ pub(super) struct ScriptState {
     pub(super) arguments_given: bool,
     /// Why later programs are unknown: the script set a variable such as `PATH`.
     pub(super) steered: Option<&'static str>,
+    /// `IFS` may have another value, so words split elsewhere.
     pub(super) split_changed: bool,
     pub(super) errexit: bool,
     /// Variables that were given a value and are not harmless.
@@ -83,7 +89,8 @@ const MAX_SET_VARIABLES: usize = 32;
 /// The name that stands for every variable.
 pub(super) const ANY_VARIABLE: &str = "*";
 
-/// Adds a variable to a list, unless it is harmless or the list has it.
+/// Adds a variable to a list, unless it is harmless or the list has it. After 32 names, one
+/// entry `*` stands for all further ones.
 pub(super) fn note_variable(
     list: &mut Vec<SetVariable>,
     name: &str,
@@ -102,7 +109,7 @@ pub(super) fn note_variable(
     }
 }
 
-/// Names that bash sets itself or does not let a script set.
+/// True for names that bash sets itself or does not let a script set.
 fn is_special(name: &str) -> bool {
     const SPECIAL_NAMES: &[&str] = &[
         "_",
@@ -155,6 +162,8 @@ impl ScriptState {
         !self.untracked && !self.variables.contains_key(name)
     }
 
+    /// Sets a variable. A name that bash treats specially, or that is read-only, gets no
+    /// certain text.
     pub(super) fn set(&mut self, name: &str, value: VariableValue) {
         let old = self.variables.get(name).cloned();
         let value = if self.frozen.contains(name) || is_special(name) {
@@ -187,6 +196,8 @@ impl ScriptState {
         self.frozen.insert(name.to_owned());
     }
 
+    /// From here on any variable may have any value: only names that the script set are
+    /// known.
     pub(super) fn untrack(&mut self) {
         self.untracked = true;
         self.export(ANY_VARIABLE, None);
@@ -200,6 +211,7 @@ impl ScriptState {
         note_variable(&mut self.set, name, value, true);
     }
 
+    /// The state as it is now, for [`Self::back_to`] and [`Self::perhaps_since`].
     pub(super) fn mark(&self) -> StateMark {
         StateMark {
             journal: self.journal.len(),
@@ -232,7 +244,7 @@ impl ScriptState {
         self.cwd.clone_from(&mark.cwd);
     }
 
-    /// Forgets the value of every variable.
+    /// Forgets the value of every variable, and gives their number.
     pub(super) fn forget_all(&mut self) -> usize {
         let names: Vec<String> = self.variables.keys().cloned().collect();
         for name in &names {

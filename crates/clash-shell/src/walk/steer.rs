@@ -28,13 +28,16 @@ const COMMAND_VARIABLES: &[&str] = &[
 ];
 
 impl ScriptWalker {
-    /// Applies a lasting assignment to a variable that decides which programs run.
+    /// Applies a lasting assignment to a variable that decides which programs run: every
+    /// later program is opaque.
     pub(super) fn steering(&mut self, source: &SourceText, name: &str, value: &ShellWord) {
         let why = self.steers(source, name, value);
         self.state.steered = self.state.steered.or(why);
     }
 
-    /// The reason if a variable with this value decides which programs run.
+    /// The reason if a variable with this value decides which programs run; programs are
+    /// opaque then. A known command in a variable such as `EDITOR` gives no reason: it is
+    /// walked, and its commands are in the list. `PS4` also adds an opaque command.
     pub(super) fn steers(
         &mut self,
         source: &SourceText,
@@ -64,7 +67,7 @@ impl ScriptWalker {
                 let text = text.clone();
                 let position = CommandPosition::Wrapper("environment");
                 self.inside(position, |walker| {
-                    walker.apart(|walker| walker.other_shell(source, &text, None, true));
+                    walker.apart(|walker| walker.walk_in_other_shell(source, &text, None, true));
                 });
                 None
             }

@@ -7,7 +7,8 @@ use super::super::{
 use super::{ScriptWalker, SourceText, StandardInput};
 
 impl ScriptWalker {
-    /// The opened files, and the new standard input if it changes.
+    /// The opened files, and the new standard input if it changes. Copies of descriptors
+    /// such as `2>&1` are left out.
     pub(super) fn redirections(
         &mut self,
         source: &SourceText,
@@ -45,6 +46,8 @@ impl ScriptWalker {
         (all, stdin)
     }
 
+    /// The file of a redirection, or the text of a here-document. Walks the substitutions
+    /// in it.
     fn target(&mut self, source: &SourceText, redir: &RedirNode) -> ShellWord {
         match redir.kind {
             RedirOperator::HereDocument => {
@@ -70,6 +73,7 @@ fn is_descriptor(text: &str) -> bool {
     text.strip_suffix('-').unwrap_or(text).bytes().all(|b| b.is_ascii_digit())
 }
 
+/// A text as standard input, with `end` behind it; unknown if the word is not known.
 fn given(word: &ShellWord, end: &str) -> StandardInput {
     match word {
         ShellWord::Known(text) => StandardInput::Text(format!("{text}{end}")),
@@ -77,7 +81,8 @@ fn given(word: &ShellWord, end: &str) -> StandardInput {
     }
 }
 
-/// The output of a command for the next one in a pipeline, if it is known.
+/// The output of a command for the next one in a pipeline, if it is known: `echo` and
+/// `printf` of known words, and `cat` of a here-document.
 pub(super) fn printed(command: &ShellCommand) -> StandardInput {
     let plain = command.opaque.is_none() && !command.redirections.iter().any(Redirection::writes);
     if !plain {
