@@ -19,6 +19,7 @@ pub(crate) struct ChangedLines {
     pub(crate) removed: Vec<usize>,
 }
 
+/// The differences by lines, searched for at most [`MAX_SEARCH_TIME`].
 fn compare<'a>(old: &'a str, new: &'a str) -> TextDiff<'a, 'a, 'a, str> {
     TextDiff::configure().timeout(MAX_SEARCH_TIME).diff_lines(old, new)
 }
@@ -30,6 +31,7 @@ pub fn diff(old: &str, new: &str, name: &str) -> String {
     diff.unified_diff().context_radius(CONTEXT_LINES).header(name, name).to_string()
 }
 
+/// The numbers of all lines that differ.
 pub(crate) fn changed_lines(old: &str, new: &str) -> ChangedLines {
     let mut changed = ChangedLines::default();
     for change in compare(old, new).iter_all_changes() {

@@ -68,6 +68,7 @@ pub struct LibraryRules {
     pub module: &'static str,
 }
 
+/// `policy("name", {…})`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedPolicy {
     pub name: String,
@@ -83,7 +84,8 @@ pub enum DraftError {
 }
 
 impl PolicyDraft {
-    /// The policy as formatted text.
+    /// The policy as formatted text. An error if a rule names a sandbox that neither the
+    /// draft nor the library has.
     pub fn text(&self) -> Result<String, DraftError> {
         let mut out = String::new();
         quote::comment(&mut out, &self.head, "");
@@ -111,6 +113,7 @@ impl PolicyDraft {
         Ok(format(&format!("{before}\n{after}\n{}", self.body()))?)
     }
 
+    /// The `load()` lines of the draft, without names in `bound`.
     fn load_lines(&self, bound: &BTreeSet<String>) -> Result<String, DraftError> {
         let mut out = String::new();
         for (module, names) in self.loads()? {
@@ -171,7 +174,8 @@ impl PolicyDraft {
         out
     }
 
-    /// The library modules that the draft needs, with the names from each.
+    /// The library modules that the draft needs, with the names from each. A sandbox that
+    /// no module offers is an error.
     fn loads(&self) -> Result<BTreeMap<String, Vec<String>>, DraftError> {
         let mut named = BTreeSet::new();
         named.extend(self.settings.iter().filter_map(|settings| settings.sandbox.clone()));

@@ -55,12 +55,14 @@ pub enum EditError {
     Result(#[source] SyntaxError),
 }
 
-/// Gives the rule at `path` the effect, in place of its old one.
+/// Gives the rule at `path` the effect, in place of its old one. A rule that is written
+/// several times changes everywhere. A new rule goes into the tree that has most of its
+/// keys; if no tree can take it, a `when({…})` of its own is appended.
 ///
 /// The effect is source text like `deny(reason = "…")`. If it names a sandbox that the
 /// policy does not bind, the policy loads it from the library.
 pub fn set(source: &str, path: &[RuleKey], effect: &str) -> Result<EditedSource, EditError> {
-    let path = checked(path)?;
+    let path = without_wildcards(path)?;
     let effect = EffectText::parse(effect)?;
     let file = SyntaxTree::parse(source).map_err(EditError::Policy)?;
     let place = SourceLines { file: &file };
@@ -83,9 +85,11 @@ pub fn set(source: &str, path: &[RuleKey], effect: &str) -> Result<EditedSource,
     finish(source, out)
 }
 
-/// Removes the rule at `path`, and the dicts and statements that this leaves empty.
+/// Removes the rule at `path` wherever it is written, and the dicts and statements that
+/// this leaves empty. It is an error if there is no such rule, if a key above it also
+/// stands for other rules, or if a computed tree may hold it.
 pub fn remove(source: &str, path: &[RuleKey]) -> Result<EditedSource, EditError> {
-    let path = checked(path)?;
+    let path = without_wildcards(path)?;
     let file = SyntaxTree::parse(source).map_err(EditError::Policy)?;
     let place = SourceLines { file: &file };
     let trees = PolicyTrees::find(&file);
@@ -122,21 +126,27 @@ pub fn remove(source: &str, path: &[RuleKey]) -> Result<EditedSource, EditError>
     })
 }
 
-/// Without trailing `glob("**")` keys: `"git"` and `"git", glob("**")` are the same rule.
-fn checked(path: &[RuleKey]) -> Result<&[RuleKey], EditError> {
+/// The path without trailing `glob("**")` keys: `"git"` and `"git", glob("**")` are the
+/// same rule. An empty path is an error.
+fn without_wildcards(path: &[RuleKey]) -> Result<&[RuleKey], EditError> {
     match path {
         [] => Err(EditError::NoPath),
-        [before @ .., last] if last.is_wildcard() && !before.is_empty() => checked(before),
+        [before @ .., last] if last.is_wildcard() && !before.is_empty() => {
+            without_wildcards(before)
+        }
         _ => Ok(path),
     }
 }
 
+/// An effect as source text, and the sandbox it names.
 struct EffectText {
     text: String,
     sandboxes: Vec<String>,
 }
 
 impl EffectText {
+    /// Reads one effect, formatted and on one line. Everything else is an error: a comment,
+    /// a second statement, or another function.
     fn parse(text: &str) -> Result<Self, EditError> {
         let wrong = || EditError::Effect { effect: text.to_owned() };
         let text = format(text).map_err(|_| wrong())?;
@@ -156,6 +166,7 @@ impl EffectText {
     }
 }
 
+/// Applies the changes. A result that does not parse is an error.
 fn finish(source: &str, out: TextSplices) -> Result<EditedSource, EditError> {
     let new = out.apply(source);
     SyntaxTree::parse(&new).map_err(EditError::Result)?;
@@ -163,7 +174,7 @@ fn finish(source: &str, out: TextSplices) -> Result<EditedSource, EditError> {
     Ok(EditedSource { source: new, added, removed })
 }
 
-/// `"git": {"push": deny()}`
+/// An entry of a dict, nested as deep as it has keys: `"git": {"push": deny()}`.
 fn entry(keys: &[RuleKey], effect: &str) -> String {
     match keys {
         [] => effect.to_owned(),
@@ -172,6 +183,7 @@ fn entry(keys: &[RuleKey], effect: &str) -> String {
     }
 }
 
+/// The entries of a dict with their brackets; `None` for other expressions.
 fn items(entries: &[DictEntry], dict: &Expression) -> Option<BracketItems> {
     match &dict.kind {
         ExpressionKind::Dict(_, brackets) => {
@@ -182,6 +194,8 @@ fn items(entries: &[DictEntry], dict: &Expression) -> Option<BracketItems> {
     }
 }
 
+/// Writes the effect at a place: a new entry, a new value, or a branch that keeps the old
+/// value for everything else.
 fn put(
     place: &SourceLines<'_>,
     found: &RuleLocation<'_>,
@@ -209,6 +223,7 @@ fn put(
     }
 }
 
+/// Replaces a value, unless it has this text already.
 fn replace(place: &SourceLines<'_>, value: &Expression, effect: &str, out: &mut TextSplices) {
     if place.file.text(value.span) != effect {
         out.replace(value.span, effect);
@@ -241,6 +256,7 @@ fn split(
     take_alternative(place, step, out);
 }
 
+/// Removes one alternative of a tuple; of two, the other one becomes the key.
 fn take_alternative(place: &SourceLines<'_>, step: &TreeStep<'_>, out: &mut TextSplices) {
     let Some((key, list)) = &step.list else { return };
     let at = list.spans.iter().position(|span| *span == step.alternative);
@@ -291,6 +307,8 @@ fn take(
     }
 }
 
+/// Removes a statement with the comments right above it, and one of two empty lines around
+/// it.
 fn take_statement(place: &SourceLines<'_>, statement: &SourceStatement, out: &mut TextSplices) {
     let from = place.comments_above(statement.span.start);
     let to = place.next_line(statement.span.end);
@@ -302,6 +320,7 @@ fn take_statement(place: &SourceLines<'_>, statement: &SourceStatement, out: &mu
     out.replace(ByteSpan::new(from, to), "");
 }
 
+/// Appends `when({…})` with the rule at the end of the file.
 fn append(place: &SourceLines<'_>, path: &[RuleKey], effect: &str, out: &mut TextSplices) {
     let source = place.file.source();
     let call = format!("when({{\n{},\n}})\n", entry(path, effect));

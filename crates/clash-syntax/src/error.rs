@@ -44,7 +44,8 @@ impl UnlocatedError {
     }
 }
 
-/// Line and column of a byte offset, both from one.
+/// Line and column of a byte offset, both from one. An offset outside the text counts as
+/// its end.
 pub(crate) fn position(source: &str, at: usize) -> (usize, usize) {
     let before = source.get(..at).unwrap_or(source);
     let line = before.matches('\n').count() + 1;

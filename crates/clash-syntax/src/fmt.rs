@@ -116,7 +116,7 @@ impl<'a> SourceFormatter<'a> {
         next.is_some_and(|token| token.kind != TokenKind::Newline)
     }
 
-    /// The comments before a statement, and the line it begins on.
+    /// Writes the comments before a statement, and begins its line.
     fn lead(&mut self, statement: &SourceStatement, end: usize, block: BlockLayout) {
         let start = statement.span.start;
         let comments = self.between(end, start);
@@ -133,10 +133,13 @@ impl<'a> SourceFormatter<'a> {
         self.new_line(block.indent, self.blank_before(start), is_def && attached == comments.end);
     }
 
+    /// The start of a comment by its number; `otherwise` if there is none or it comes
+    /// later.
     fn start_of(&self, comment: usize, otherwise: usize) -> usize {
         self.comments.get(comment).map_or(otherwise, |c| c.span.start.min(otherwise))
     }
 
+    /// Writes a comment on a line of its own.
     fn comment_line(&mut self, at: usize, indent: usize, apart: bool) {
         let Some(span) = self.comments.get(at).map(|comment| comment.span) else { return };
         self.new_line(indent, self.blank_before(span.start), apart);
@@ -145,6 +148,8 @@ impl<'a> SourceFormatter<'a> {
         self.placed += 1;
     }
 
+    /// Begins a line. An empty line of the source stays, except right behind the head of a
+    /// block. With `apart`, and behind a top-level `def`, it writes two empty lines.
     fn new_line(&mut self, indent: usize, blank: bool, apart: bool) {
         let apart = apart || std::mem::take(&mut self.after_def);
         let opened = std::mem::take(&mut self.opened);
@@ -158,7 +163,8 @@ impl<'a> SourceFormatter<'a> {
         self.out.extend(std::iter::repeat_n(' ', indent));
     }
 
-    /// The comment behind a statement, on its line.
+    /// Writes the comment behind a statement, on its line, and returns the source offset
+    /// behind it.
     fn trail(&mut self, end: usize) -> usize {
         let next = self.comments.partition_point(|comment| comment.span.start < end);
         let Some(comment) = self.comments.get(next) else { return end };
@@ -173,7 +179,8 @@ impl<'a> SourceFormatter<'a> {
         span.end
     }
 
-    /// Comments below the last statement of a block that are indented with it.
+    /// Writes comments below the last statement of a block that are indented with it, and
+    /// returns the source offset behind them.
     fn comments_in_block(&mut self, end: usize, indent: usize, outer: usize) -> usize {
         let mut end = end;
         let mut at = self.comments.partition_point(|comment| comment.span.start < end);
@@ -192,6 +199,7 @@ impl<'a> SourceFormatter<'a> {
         end
     }
 
+    /// Writes the comments between two offsets, each on its own line.
     fn comments_up_to(&mut self, stop: usize, from: usize, indent: usize) {
         for at in self.between(from, stop) {
             self.comment_line(at, indent, false);
@@ -234,6 +242,7 @@ impl<'a> SourceFormatter<'a> {
         }
     }
 
+    /// Writes one branch of an `if` and returns where in the source it ends.
     fn branch(&mut self, branch: &IfBranch, end: usize, indent: usize, column: usize) -> usize {
         if branch.keyword.start > end {
             self.comments_up_to(branch.keyword.start, end, indent);
@@ -251,7 +260,8 @@ impl<'a> SourceFormatter<'a> {
         self.block(&branch.body, block)
     }
 
-    /// Writes the colon after a head that ended at `head`, and the comment there.
+    /// Writes the colon after a head that ended at `head`, and the comment there. Returns
+    /// the source offset behind them.
     fn open_block(&mut self, head: usize) -> usize {
         self.out.push(':');
         let colon = self.file.source().get(head..).and_then(|rest| rest.find(':'));
@@ -260,6 +270,7 @@ impl<'a> SourceFormatter<'a> {
         end
     }
 
+    /// Writes a range of the source in its layout.
     fn write(
         &mut self,
         span: ByteSpan,
@@ -286,6 +297,7 @@ impl<'a> SourceFormatter<'a> {
         spaces.filter(|b| *b == b'\n').nth(1).is_some()
     }
 
+    /// The column of an offset in the source, from zero.
     fn column(&self, at: usize) -> usize {
         let before = self.file.source().get(..at).unwrap_or_default();
         before.rsplit('\n').next().unwrap_or_default().chars().count()

@@ -5,6 +5,7 @@
 pub(crate) const MAX_LINE_COLUMNS: usize = 100;
 pub(crate) const INDENT_COLUMNS: usize = 4;
 
+/// A text with possible line ends.
 #[derive(Debug)]
 pub(crate) enum LayoutDoc {
     /// Text that is never broken or indented. A long string may span lines.
@@ -36,15 +37,19 @@ impl LayoutDoc {
         Self::Text(text.into())
     }
 
+    /// A possible line end that leaves nothing on one line.
     pub(crate) fn soft() -> Self {
         Self::Line { flat: "", blank: false }
     }
 
+    /// Pieces that stand on one line or break together. A comment or hard line end in them
+    /// breaks the group.
     pub(crate) fn group(docs: Vec<LayoutDoc>) -> Self {
         let broken = docs.iter().any(Self::forces);
         Self::Group { docs, broken }
     }
 
+    /// True if this piece breaks the group around it.
     fn forces(&self) -> bool {
         match self {
             Self::Hard { .. } | Self::Comment(_) => true,
@@ -144,10 +149,12 @@ fn fits(docs: &[LayoutDoc], room: usize, after: &[(usize, bool, &LayoutDoc)]) ->
     }
 }
 
+/// The number of characters.
 fn width(text: &str) -> usize {
     text.chars().count()
 }
 
+/// The number of characters of the last line.
 fn last_width(out: &str) -> usize {
     width(out.rsplit('\n').next().unwrap_or_default())
 }

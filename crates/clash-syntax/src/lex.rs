@@ -23,12 +23,13 @@ impl ByteSpan {
         self.start <= other.start && other.end <= self.end
     }
 
-    /// The text of this range.
+    /// The text of this range; empty if it is not a range of the source.
     pub fn text_in(self, source: &str) -> &str {
         source.get(self.start..self.end).unwrap_or_default()
     }
 }
 
+/// The kind of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TokenKind {
     /// Spaces, tabs, and a backslash with the line end it hides.
@@ -82,6 +83,7 @@ const MARKS: &[&str] = &[
     "[", "]", "{", "}", ",", ":", ";", ".",
 ];
 
+/// The tokens of a source. The last one is [`TokenKind::End`].
 pub(crate) fn lex(source: &str) -> Result<Vec<SourceToken>, UnlocatedError> {
     let mut lexer = SourceLexer {
         source,
@@ -117,6 +119,7 @@ impl SourceLexer<'_> {
         self.source.as_bytes().get(self.at + ahead).copied()
     }
 
+    /// Adds a token of this length at the current position, and moves behind it.
     fn push(&mut self, kind: TokenKind, length: usize) {
         let span = ByteSpan::new(self.at, self.at + length);
         self.at = span.end;
@@ -142,6 +145,7 @@ impl SourceLexer<'_> {
         }
     }
 
+    /// Adds the next token, and indents before it if it begins a line.
     fn next(&mut self) -> Result<(), UnlocatedError> {
         let spaces = self.run(0, |b| b == b' ' || b == b'\t');
         if spaces > 0 {
@@ -175,7 +179,8 @@ impl SourceLexer<'_> {
         self.significant()
     }
 
-    /// Compares this line's indentation with the blocks that are open.
+    /// Compares this line's indentation with the open blocks, and adds tokens for blocks
+    /// that begin and end here. A tab counts as eight columns.
     fn indent(&mut self) -> Result<(), UnlocatedError> {
         // The spaces at the start of the line, without those after a hidden line end.
         let spaces = self.tokens.iter().rev().take_while(|token| token.kind == TokenKind::Space);
@@ -194,6 +199,7 @@ impl SourceLexer<'_> {
         if width == open(self) { Ok(()) } else { self.fault(self.at, ParseError::Indentation) }
     }
 
+    /// Adds a string, number, name, keyword or mark. Reserved words of Python are errors.
     fn significant(&mut self) -> Result<(), UnlocatedError> {
         if let Some(length) = self.string()? {
             self.push(TokenKind::String, length);
@@ -233,6 +239,7 @@ impl SourceLexer<'_> {
         Ok(())
     }
 
+    /// The length of the text that may be a number.
     fn number(&self) -> usize {
         let word = |b: u8| b.is_ascii_alphanumeric() || b == b'.' || b == b'_';
         let mut length = self.run(0, word);
@@ -299,6 +306,7 @@ impl SourceLexer<'_> {
         Ok(Some(at - self.at))
     }
 
+    /// Ends the last line and all open blocks.
     fn finish(&mut self) {
         if !self.line_start {
             self.push(TokenKind::Newline, 0);
@@ -310,12 +318,14 @@ impl SourceLexer<'_> {
     }
 }
 
+/// A part of a string literal: text, or an expression in a format string.
 #[derive(Clone, Copy)]
 enum LiteralScope {
     Text(QuoteStyle),
     Expression,
 }
 
+/// True for a number as Starlark writes it. `007` is none.
 fn is_number(text: &str) -> bool {
     let digits = |text: &str, radix| !text.is_empty() && text.chars().all(|c| c.is_digit(radix));
     let lower = text.to_ascii_lowercase();

@@ -1,6 +1,9 @@
 //! From tokens to a tree: recursive descent for statements, precedence climbing for
 //! operators. The parser bounds its own depth and the height of the tree, so no text can
 //! exhaust the stack of the parser or of code that walks the tree.
+//!
+//! A method is named after the part of the grammar that it reads. It begins at the current
+//! token and leaves the parser behind that part.
 
 use crate::error::{ParseError, UnlocatedError};
 use crate::lex::{ByteSpan, SourceToken, TokenKind};
@@ -16,6 +19,7 @@ pub const MAX_TREE_DEPTH: usize = 100;
 
 type ParseResult<T> = Result<T, UnlocatedError>;
 
+/// The statements of a file. The first token that does not fit is the error.
 pub(crate) fn parse(source: &str, tokens: &[SourceToken]) -> ParseResult<Vec<SourceStatement>> {
     let tokens: Vec<SourceToken> = tokens.iter().filter(|t| !t.kind.is_trivia()).copied().collect();
     let mut parser = SourceParser { source, tokens, at: 0, depth: 0, end: 0 };
@@ -39,6 +43,7 @@ const NO_TOKEN: SourceToken =
     SourceToken { kind: TokenKind::End, span: ByteSpan { start: 0, end: 0 } };
 
 impl SourceParser<'_> {
+    /// A token behind the current one; the last token if there are no more.
     fn ahead(&self, by: usize) -> SourceToken {
         let last = self.tokens.last().copied().unwrap_or(NO_TOKEN);
         self.tokens.get(self.at + by).copied().unwrap_or(last)
@@ -56,6 +61,7 @@ impl SourceParser<'_> {
         self.token().kind == kind
     }
 
+    /// True if a token is this mark or keyword.
     fn spelled(&self, token: SourceToken, text: &str) -> bool {
         matches!(token.kind, TokenKind::Mark | TokenKind::Keyword)
             && token.span.text_in(self.source) == text
@@ -69,6 +75,7 @@ impl SourceParser<'_> {
         texts.iter().any(|text| self.sees(text))
     }
 
+    /// Takes the current token.
     fn bump(&mut self) -> ByteSpan {
         let span = self.token().span;
         self.at += 1;
@@ -76,14 +83,17 @@ impl SourceParser<'_> {
         span
     }
 
+    /// Takes the current token if it is this mark or keyword.
     fn take(&mut self, text: &str) -> Option<ByteSpan> {
         self.sees(text).then(|| self.bump())
     }
 
+    /// As [`Self::take`]; an error if another token comes next.
     fn need(&mut self, text: &'static str, expected: &'static str) -> ParseResult<ByteSpan> {
         self.take(text).map_or_else(|| self.expected(expected), Ok)
     }
 
+    /// The error for the current token.
     fn expected<T>(&self, expected: &'static str) -> ParseResult<T> {
         let token = self.token();
         let found = match token.kind {
@@ -105,6 +115,7 @@ impl SourceParser<'_> {
         })
     }
 
+    /// Reads one level deeper; an error beyond [`MAX_TREE_DEPTH`].
     fn deeper<T>(&mut self, parse: impl FnOnce(&mut Self) -> ParseResult<T>) -> ParseResult<T> {
         if self.depth >= MAX_TREE_DEPTH {
             return Err(UnlocatedError {
@@ -118,6 +129,7 @@ impl SourceParser<'_> {
         parsed
     }
 
+    /// A node from `start` to the last token. An error if the tree below is too high.
     fn node(&self, kind: ExpressionKind, start: usize) -> ParseResult<Expression> {
         let mut expr = Expression { kind, span: ByteSpan::new(start, self.end), height: 0 };
         expr.height = 1 + expr.children().iter().map(|child| child.height).max().unwrap_or(0);
@@ -129,6 +141,7 @@ impl SourceParser<'_> {
 
     // Statements.
 
+    /// Reads a block statement, or all statements of a line.
     fn statement(&mut self, into: &mut Vec<SourceStatement>) -> ParseResult<()> {
         let start = self.start();
         let kind = if self.sees("def") {
@@ -149,6 +162,8 @@ impl SourceParser<'_> {
         Ok(())
     }
 
+    /// Reads statements without a block, separated by semicolons, up to the end of the
+    /// line.
     fn simple_line(&mut self, into: &mut Vec<SourceStatement>) -> ParseResult<()> {
         loop {
             let start = self.start();
@@ -251,6 +266,7 @@ impl SourceParser<'_> {
         })
     }
 
+    /// Reads parameters up to `close`, which stays. True if a comma follows the last one.
     fn params(&mut self, close: &str) -> ParseResult<(Vec<FunctionParameter>, bool)> {
         let mut params = Vec::new();
         let mut comma = false;
@@ -297,6 +313,7 @@ impl SourceParser<'_> {
         }
     }
 
+    /// Reads `:` and a block, or the statements on the same line.
     fn body(&mut self) -> ParseResult<Vec<SourceStatement>> {
         self.need(":", "`:`")?;
         let mut body = Vec::new();

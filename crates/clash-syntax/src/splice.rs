@@ -27,6 +27,7 @@ impl TextSplices {
         self.0.is_empty()
     }
 
+    /// The source with all replacements.
     pub(crate) fn apply(mut self, source: &str) -> String {
         self.0.sort_by_key(|(span, _)| *span);
         let mut out = String::with_capacity(source.len() + 64);
@@ -48,6 +49,7 @@ pub(crate) struct BracketItems {
 }
 
 impl BracketItems {
+    /// The end of the last item, or the start of the brackets.
     pub(crate) fn last_end(&self) -> usize {
         self.spans.last().map_or(self.brackets.inner.start, |span| span.end)
     }
@@ -107,6 +109,7 @@ impl SourceLines<'_> {
         start
     }
 
+    /// True if a comment begins at this offset.
     fn is_comment(&self, at: usize) -> bool {
         let tokens = self.file.tokens();
         let next = tokens.partition_point(|token| token.span.start < at);
@@ -122,6 +125,7 @@ impl SourceLines<'_> {
         if self.is_comment(comment) { self.line_end(at) } else { at }
     }
 
+    /// True if only spaces follow on the line.
     fn at_line_end(&self, at: usize) -> bool {
         self.text(at, self.line_end(at)).trim().is_empty()
     }
@@ -168,6 +172,8 @@ impl SourceLines<'_> {
         }
     }
 
+    /// Puts an item on the line of the brackets. If the line becomes too long, each item
+    /// gets a line.
     fn put_inline(&self, items: &BracketItems, at: usize, text: &str, out: &mut TextSplices) {
         let inner = items.brackets.inner;
         let width = |text: &str| text.chars().count();
@@ -189,6 +195,8 @@ impl SourceLines<'_> {
         }
     }
 
+    /// Puts an item on a line of its own, indented like the others, with the commas that
+    /// are missing.
     fn put_on_line(&self, items: &BracketItems, at: usize, text: &str, out: &mut TextSplices) {
         let inner = items.brackets.inner;
         let own_line = items.spans.iter().find(|span| self.begins_line(span.start));
@@ -225,7 +233,7 @@ impl SourceLines<'_> {
         }
     }
 
-    /// Takes an item out of its brackets, with the comments that are its own.
+    /// Takes an item out of its brackets, with its comma and the comments that are its own.
     pub(crate) fn take(&self, items: &BracketItems, at: usize, out: &mut TextSplices) {
         let inner = items.brackets.inner;
         let Some(span) = items.spans.get(at).copied() else { return };
@@ -254,8 +262,8 @@ impl SourceLines<'_> {
         }
     }
 
-    /// Removes one more empty line if two would meet, or if one would end up right before
-    /// the closing bracket.
+    /// The start of a range to remove: one empty line earlier if two empty lines would
+    /// meet, or if one would end up right before the closing bracket.
     fn without_blank(&self, from: usize, to: usize, close: usize) -> usize {
         let above = self.line_start(from.saturating_sub(1));
         let blank = |start: usize| self.text(start, self.line_end(start)).trim().is_empty();

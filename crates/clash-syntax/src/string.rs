@@ -13,6 +13,7 @@ pub(crate) struct QuoteStyle {
 }
 
 impl QuoteStyle {
+    /// The opening of a string literal at an offset; `None` if none begins there.
     pub(crate) fn at(source: &str, at: usize) -> Option<Self> {
         let bytes = source.as_bytes().get(at..)?;
         let prefix = bytes.iter().take(3).position(|b| matches!(b, b'"' | b'\''))?;
@@ -31,10 +32,12 @@ impl QuoteStyle {
         Some(Self { mark: mark.into(), triple, raw, bytes: of_bytes, format, opening })
     }
 
+    /// The number of quotes that close it.
     pub(crate) fn length(self) -> usize {
         if self.triple { 3 } else { 1 }
     }
 
+    /// True if the closing quotes stand at an offset.
     pub(crate) fn closes(self, source: &str, at: usize) -> bool {
         let rest = source.as_bytes().get(at..).unwrap_or_default();
         rest.len() >= self.length()
@@ -42,8 +45,9 @@ impl QuoteStyle {
     }
 }
 
-/// The value of a string literal, read as the evaluator reads it: carriage returns
-/// vanish, unknown escapes stay, and a raw string drops the backslash before a quote.
+/// The value of a string literal, read as the evaluator reads it: carriage returns vanish,
+/// unknown escapes stay, and a raw string drops the backslash before a quote. `None` for an
+/// escape that is cut off or names no character.
 pub(crate) fn decode(inside: &str, raw: bool) -> Option<String> {
     let mut value = String::with_capacity(inside.len());
     let mut rest = inside.chars().filter(|c| *c != '\r').peekable();

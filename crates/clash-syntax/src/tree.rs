@@ -17,6 +17,7 @@ pub struct SyntaxTree {
 }
 
 impl SyntaxTree {
+    /// Reads a whole file; the error is the first place that is not Starlark.
     pub fn parse(source: &str) -> Result<Self, SyntaxError> {
         let tokens = lex(source).map_err(|fault| fault.locate(source))?;
         let statements = parse(source, &tokens).map_err(|fault| fault.locate(source))?;
@@ -117,7 +118,7 @@ pub struct LoadedSymbol {
 }
 
 impl LoadedSymbol {
-    /// The name this file binds.
+    /// The name this file binds; `None` if it is no plain string.
     pub fn bound(&self) -> Option<&str> {
         match &self.local {
             Some(local) => Some(&local.text),
@@ -127,6 +128,7 @@ impl LoadedSymbol {
 }
 
 impl LoadStatement {
+    /// The loaded module, if it is a plain string.
     pub fn path(&self) -> Option<&str> {
         self.module.string()
     }
@@ -301,6 +303,7 @@ pub enum LiteralValue {
 }
 
 impl Expression {
+    /// The name, if the expression is a plain name.
     pub fn name(&self) -> Option<&str> {
         match &self.kind {
             ExpressionKind::Name(name) => Some(name),
@@ -308,7 +311,7 @@ impl Expression {
         }
     }
 
-    /// The value of a string literal.
+    /// The value of a string literal, also in brackets.
     pub fn string(&self) -> Option<&str> {
         match &self.kind {
             ExpressionKind::String(value) => value.as_deref(),
@@ -324,7 +327,8 @@ impl Expression {
         }
     }
 
-    /// The value, if it is written out and nothing has to be evaluated.
+    /// The value, if it is written out and nothing has to be evaluated. A number that does
+    /// not fit in 64 bits has none.
     pub fn literal(&self, source: &str) -> Option<LiteralValue> {
         let all =
             |items: &[Expression]| items.iter().map(|i| i.literal(source)).collect::<Option<_>>();
@@ -408,6 +412,7 @@ impl Expression {
     }
 }
 
+/// The value of a number; `None` if it does not fit.
 fn number(text: &str) -> Option<LiteralValue> {
     let lower = text.to_ascii_lowercase();
     let radix = match lower.get(..2) {

@@ -46,17 +46,21 @@ pub struct RemainingForm {
     pub why: &'static str,
 }
 
+/// Rewrites all older forms of a policy that can be rewritten with certainty.
 pub fn upgrade(source: &str) -> Result<UpgradedSource, SyntaxError> {
-    let (new, changes, left) = pass(source)?;
+    let (new, changes, left) = rewrite_forms(source)?;
     if changes.is_empty() {
         return Ok(UpgradedSource { source: source.to_owned(), changes, left });
     }
     let new = format(&new)?;
-    let (_, _, left) = pass(&new)?;
+    let (_, _, left) = rewrite_forms(&new)?;
     Ok(UpgradedSource { source: new, changes, left })
 }
 
-fn pass(source: &str) -> Result<(String, Vec<UpgradeChange>, Vec<RemainingForm>), SyntaxError> {
+/// One pass: the new text, the changes, and the forms that stay.
+fn rewrite_forms(
+    source: &str,
+) -> Result<(String, Vec<UpgradeChange>, Vec<RemainingForm>), SyntaxError> {
     let file = SyntaxTree::parse(source)?;
     let own = OLDER_NAMES.iter().copied().filter(|name| binds(file.statements(), name)).collect();
     let mut pass = UpgradePass { file: &file, own, changes: Vec::new(), left: Vec::new() };
@@ -83,6 +87,7 @@ enum ExpressionRole {
     Callee,
 }
 
+/// One pass over a policy.
 struct UpgradePass<'a> {
     file: &'a SyntaxTree,
     /// Names of older forms that the policy binds itself.
@@ -109,6 +114,7 @@ impl<'a> UpgradePass<'a> {
         self.file.text(expr.span).to_owned()
     }
 
+    /// Rewrites the forms in these statements and in their blocks.
     fn statements(&mut self, statements: &'a [SourceStatement], out: &mut TextSplices) {
         for statement in statements {
             match &statement.kind {
@@ -135,6 +141,7 @@ impl<'a> UpgradePass<'a> {
         }
     }
 
+    /// Replaces an expression, unless its text stays.
     fn splice(&self, expr: &Expression, new: String, out: &mut TextSplices) {
         if new != self.file.text(expr.span) {
             out.replace(expr.span, new);
@@ -189,6 +196,7 @@ impl<'a> UpgradePass<'a> {
         text
     }
 
+    /// The new text of an expression; `None` if it is no older form or stays.
     fn rewritten(&mut self, expr: &'a Expression, role: ExpressionRole) -> Option<String> {
         match (&expr.kind, role) {
             (ExpressionKind::Name(name), ExpressionRole::Callee) => match name.as_str() {
@@ -213,6 +221,8 @@ impl<'a> UpgradePass<'a> {
         }
     }
 
+    /// The new text of a call; `None` if it is no older form or stays. Functions that the
+    /// policy defines itself are no older forms.
     fn call(
         &mut self,
         expr: &'a Expression,
@@ -323,6 +333,7 @@ impl<'a> UpgradePass<'a> {
     }
 }
 
+/// The letter of a capability that older policies write as a keyword.
 fn capability(keyword: &str) -> Option<char> {
     match keyword {
         "read" => Some('r'),

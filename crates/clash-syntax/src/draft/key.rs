@@ -58,7 +58,8 @@ impl KeyDraft {
         Self::AnyOf(names.iter().map(|name| RuleKey::str(*name)).collect())
     }
 
-    /// The alternatives of all keys, each once.
+    /// The alternatives of all keys, each once. `Localhost` and `Rest` have none and are
+    /// left out.
     pub fn any_of(keys: impl IntoIterator<Item = Self>) -> Self {
         let mut all: Vec<RuleKey> = Vec::new();
         for key in keys {
@@ -123,7 +124,7 @@ pub(super) fn localhost(ports: &[u16]) -> String {
     format!("localhost(ports = [{}])", ports.join(", "))
 }
 
-/// Words as tuples of at most `columns` columns.
+/// Words as tuples of at most `columns` columns. A longer word has a tuple of its own.
 fn packed(words: &[String], columns: usize) -> Vec<KeyDraft> {
     let mut lines: Vec<Vec<String>> = Vec::new();
     let mut used = usize::MAX;

@@ -22,8 +22,9 @@ pub struct PolicyModule {
     pub denies_by_default: bool,
 }
 
-/// Turns a policy that stands on its own into the module `name`. The `policy()` call
-/// named `dropped` stays out.
+/// Turns a policy that stands on its own into the module `name`: without settings, with
+/// renamed sandboxes, and with the default sandbox at each rule of a `policy()`. The
+/// `policy()` call named `dropped` stays out. Rules in `when()` stay as they are.
 pub fn make_module(
     source: &str,
     name: &str,
@@ -44,7 +45,8 @@ pub fn make_module(
     Ok(PolicyModule { text, denies_by_default: maker.denies_by_default })
 }
 
-/// A policy with one more module loaded: behind its other loads, else at its head.
+/// A policy with one more module loaded: behind its other loads, else at its head. A policy
+/// that loads it already stays as it is.
 pub fn load_module(policy: &str, name: &str) -> Result<String, SyntaxError> {
     let module = string_literal(&format!("{name}.star"));
     let line = format!("load({module}, {name} = {})", string_literal(MODULE_EXPORT));
@@ -94,6 +96,7 @@ impl ModuleMaker<'_> {
         }
     }
 
+    /// Renames the sandboxes and policies in a statement.
     fn rename_in(&mut self, statement: &SourceStatement, dropped: Option<&str>) {
         match &statement.kind {
             StatementKind::Assign { target, value, .. } => {
@@ -117,7 +120,7 @@ impl ModuleMaker<'_> {
         }
     }
 
-    /// The name of one of the policy's sandboxes in the module.
+    /// The name of one of the policy's sandboxes in the module; `None` for other names.
     fn renamed(&self, sandbox: &str) -> Option<String> {
         self.sandboxes.iter().any(|known| known == sandbox).then(|| match sandbox {
             "imported" => format!("{}_sandbox", self.name),
@@ -125,6 +128,7 @@ impl ModuleMaker<'_> {
         })
     }
 
+    /// Renames every use of a sandbox in an expression.
     fn rename_variables(&mut self, expr: &Expression) {
         if let Some(renamed) = expr.name().and_then(|name| self.renamed(name)) {
             self.splices.replace(expr.span, renamed);
@@ -132,6 +136,7 @@ impl ModuleMaker<'_> {
         expr.children().into_iter().for_each(|child| self.rename_variables(child));
     }
 
+    /// Renames the `name` of a `sandbox()`.
     fn rename_sandbox(&mut self, value: &Expression) {
         let name = value.call().and_then(|call| call.named("name"));
         let Some(name) = name else { return };
@@ -140,6 +145,7 @@ impl ModuleMaker<'_> {
         }
     }
 
+    /// Puts the name of the module in the place of `imported` in the name of a `policy()`.
     fn rename_policy(&mut self, call: &CallExpression) {
         if let Some(first) = call.positional().next()
             && let Some(name) = first.string()

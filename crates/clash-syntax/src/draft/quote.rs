@@ -37,6 +37,7 @@ pub fn one_line(text: &str) -> String {
     out
 }
 
+/// Appends a character as `\uXXXX` or `\UXXXXXXXX`.
 fn escape(out: &mut String, c: char) {
     let code = u32::from(c);
     // Writing to a String cannot fail.

@@ -15,6 +15,7 @@ pub struct RuleGroup {
     pub rules: Vec<RuleDraft>,
 }
 
+/// One entry of a tree, with its comment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuleDraft {
     pub comment: Vec<String>,
@@ -67,6 +68,7 @@ pub(super) fn sandboxes_in(rule: &RuleDraft, named: &mut BTreeSet<String>) {
     }
 }
 
+/// Appends the entries of all groups, with an empty line before each comment.
 pub(super) fn write_groups(out: &mut String, groups: &[RuleGroup], indent: &str, rest: &str) {
     for (at, group) in groups.iter().enumerate() {
         if at > 0 && !group.comment.is_empty() {
@@ -77,6 +79,8 @@ pub(super) fn write_groups(out: &mut String, groups: &[RuleGroup], indent: &str,
     }
 }
 
+/// Appends the entries of a rule: several for a long list of words. `rest` is the spelling
+/// of [`KeyDraft::Rest`] here.
 pub(super) fn write_rule(out: &mut String, rule: &RuleDraft, indent: &str, rest: &str) {
     comment(out, &rule.comment, indent);
     match &rule.body {

@@ -94,6 +94,7 @@ impl SandboxDraft {
         }
     }
 
+    /// Appends the sandbox before formatting. Empty parts are left out.
     pub(super) fn write(&self, out: &mut String) {
         comment(out, &self.comment, "");
         let _ = writeln!(out, "{} = sandbox(", self.name);
@@ -144,6 +145,7 @@ pub(super) fn file_rules(rules: &[FileRuleDraft]) -> String {
 }
 
 impl FileEffect {
+    /// The effect as a policy writes it.
     fn source(&self) -> String {
         match self {
             Self::Caps(effect, caps) if caps.is_empty() => format!("{effect}()"),

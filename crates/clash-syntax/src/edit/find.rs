@@ -79,6 +79,7 @@ impl ExactRule<'_> {
 }
 
 impl<'a> PolicyTrees<'a> {
+    /// Finds the trees at the top level, and the places that may compute others.
     pub(super) fn find(file: &'a SyntaxTree) -> Self {
         let mut trees = Self { visible: Vec::new(), computed: Vec::new() };
         for statement in file.statements() {
@@ -89,39 +90,44 @@ impl<'a> PolicyTrees<'a> {
                         trees.visible.push(WrittenTree { statement, dict, bare, number });
                     }
                     Some((tree, _)) => trees.computed.push(tree.span),
-                    None => trees.hidden(expr),
+                    None => trees.note_computed(expr),
                 },
-                _ => trees.hidden_in(statement),
+                _ => trees.note_computed_in(statement),
             }
         }
         trees
     }
 
-    fn hidden_in(&mut self, statement: &SourceStatement) {
+    /// Notes the trees inside a statement, at any depth.
+    fn note_computed_in(&mut self, statement: &SourceStatement) {
         match &statement.kind {
-            StatementKind::Expr(expr) | StatementKind::Return(Some(expr)) => self.hidden(expr),
-            StatementKind::Assign { value, .. } => self.hidden(value),
+            StatementKind::Expr(expr) | StatementKind::Return(Some(expr)) => {
+                self.note_computed(expr)
+            }
+            StatementKind::Assign { value, .. } => self.note_computed(value),
             StatementKind::Def { body, .. } | StatementKind::For { body, .. } => {
-                body.iter().for_each(|statement| self.hidden_in(statement));
+                body.iter().for_each(|statement| self.note_computed_in(statement));
             }
             StatementKind::If(branches) => {
                 let bodies = branches.iter().flat_map(|branch| &branch.body);
-                bodies.for_each(|statement| self.hidden_in(statement));
+                bodies.for_each(|statement| self.note_computed_in(statement));
             }
             _ => {}
         }
     }
 
-    fn hidden(&mut self, expr: &Expression) {
+    /// Notes the trees inside an expression.
+    fn note_computed(&mut self, expr: &Expression) {
         if expr.call().and_then(tree_of).is_some() {
             self.computed.push(expr.span);
         } else {
-            expr.children().into_iter().for_each(|child| self.hidden(child));
+            expr.children().into_iter().for_each(|child| self.note_computed(child));
         }
     }
 }
 
-/// The tree given to `when` or `policy`, and whether it is a `when`.
+/// The tree given to `when` or `policy`, and true if it is a `when`. `None` for other
+/// calls.
 fn tree_of(call: &CallExpression) -> Option<(&Expression, bool)> {
     let bare = match call.name()? {
         "when" => true,
@@ -134,11 +140,13 @@ fn tree_of(call: &CallExpression) -> Option<(&Expression, bool)> {
     Some((given.or_else(|| call.named("tree"))?, bare))
 }
 
+/// True for a call or a bare name such as `allow`.
 pub(super) fn is_effect(expr: &Expression) -> bool {
     let name = expr.call().map_or_else(|| expr.name(), |call| call.name());
     matches!(name, Some("allow" | "deny" | "ask" | "cow" | "cache"))
 }
 
+/// True for the key `glob("**")`.
 pub(super) fn is_wildcard(key: &Expression) -> bool {
     match read(key, KeyContext::Other).alternatives.as_slice() {
         [only] => only.keys.as_slice() == [RuleKey::wildcard()],
@@ -146,11 +154,12 @@ pub(super) fn is_wildcard(key: &Expression) -> bool {
     }
 }
 
-/// A key for everything not named: `glob("**")` or `default()`.
+/// True for a key for everything not named: `glob("**")` or `default()`.
 pub(super) fn is_general(key: &Expression) -> bool {
     is_wildcard(key) || key.call().is_some_and(|call| call.name() == Some("default"))
 }
 
+/// The entry with the key `glob("**")`.
 pub(super) fn wildcard(dict: &Expression) -> Option<&DictEntry> {
     match &dict.kind {
         ExpressionKind::Dict(entries, _) => entries.iter().find(|entry| is_wildcard(&entry.key)),
@@ -158,6 +167,7 @@ pub(super) fn wildcard(dict: &Expression) -> Option<&DictEntry> {
     }
 }
 
+/// How keys at this depth of a path are read.
 fn context(path: &[RuleKey], depth: usize) -> KeyContext {
     let bash = path.iter().take(depth).any(|key| *key == RuleKey::str("Bash"));
     match depth {
@@ -294,6 +304,7 @@ impl<'a> WrittenTree<'a> {
     }
 }
 
+/// The value of the entry of a step.
 fn value_of<'a>(step: &TreeStep<'a>) -> Option<&'a Expression> {
     step.entries.get(step.entry).map(|entry| &entry.value)
 }
@@ -325,6 +336,7 @@ impl RuleLocation<'_> {
         }
     }
 
+    /// The computed value at which the way ends.
     pub(super) fn computed(&self) -> Option<ByteSpan> {
         match self.end {
             LocationEnd::Computed(span) => Some(span),

@@ -46,6 +46,7 @@ impl fmt::Display for RuleKey {
     }
 }
 
+/// The path for people: `"Bash"` → `"git"`.
 pub(super) fn spell(path: &[RuleKey]) -> String {
     let keys: Vec<String> = path.iter().map(|key| format!("`{key}`")).collect();
     keys.join(" → ")
@@ -76,6 +77,7 @@ pub(super) struct KeyReading {
     pub(super) computed: Option<ByteSpan>,
 }
 
+/// Reads the alternatives of a key: of a tuple, of `tool([…])`, or one.
 pub(super) fn read(key: &Expression, context: KeyContext) -> KeyReading {
     let mut reading = KeyReading { alternatives: Vec::new(), list: None, computed: None };
     let (exprs, brackets, whole) = match &key.kind {
@@ -114,6 +116,7 @@ fn tools(
 }
 
 impl KeyReading {
+    /// Adds an alternative, or notes that it is computed.
     fn add(&mut self, expr: &Expression, context: KeyContext) {
         match single(expr, context) {
             Some(keys) => self.alternatives.push(KeyAlternative { keys, span: expr.span }),
@@ -122,6 +125,9 @@ impl KeyReading {
     }
 }
 
+/// The keys of one alternative; `None` if it is computed. Among the words of a command, a
+/// string with blanks is several keys. A key with options, for example `localhost(ports =
+/// …)`, has no keys.
 fn single(expr: &Expression, context: KeyContext) -> Option<Vec<RuleKey>> {
     if let Some(text) = expr.string() {
         return Some(match context {

@@ -33,6 +33,7 @@ pub(crate) fn binds(statements: &[SourceStatement], name: &str) -> bool {
     })
 }
 
+/// True if the target of an assignment binds a name.
 fn names(target: &Expression, name: &str) -> bool {
     match &target.kind {
         ExpressionKind::Name(given) => given == name,
@@ -44,6 +45,8 @@ fn names(target: &Expression, name: &str) -> bool {
     }
 }
 
+/// Adds a name to the `load()` of its module, or a `load()` behind the others or at the
+/// head of the file.
 fn load(place: &SourceLines<'_>, module: &str, name: &str, out: &mut TextSplices) {
     let statements = place.file.statements();
     let loads = || {
@@ -75,6 +78,7 @@ fn load(place: &SourceLines<'_>, module: &str, name: &str, out: &mut TextSplices
     }
 }
 
+/// Adds a name to a `load()`, in alphabetical order.
 fn extend(place: &SourceLines<'_>, load: &LoadStatement, name: &str, out: &mut TextSplices) {
     let symbols = load.symbols.iter().map(|symbol| symbol.span);
     let spans = [load.module.span].into_iter().chain(symbols).collect();

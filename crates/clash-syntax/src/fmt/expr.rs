@@ -52,6 +52,8 @@ impl SourceFormatter<'_> {
         self.as_written(span)
     }
 
+    /// The text of a range as it stands in the source. Only tabs and spaces at line ends
+    /// change.
     fn as_written(&self, span: ByteSpan) -> LayoutDoc {
         let tokens = self.file.tokens();
         let first = tokens.partition_point(|token| token.span.start < span.start);
@@ -72,6 +74,7 @@ impl SourceFormatter<'_> {
         LayoutDoc::Text(text)
     }
 
+    /// The layout of a statement without a block.
     pub(super) fn simple(&mut self, statement: &SourceStatement) -> LayoutDoc {
         match &statement.kind {
             StatementKind::Expr(value) => self.expr(value),
@@ -91,6 +94,8 @@ impl SourceFormatter<'_> {
         }
     }
 
+    /// The layout of a `load()`. Its names are sorted, unless there is a comment among
+    /// them.
     fn load(&mut self, load: &LoadStatement) -> LayoutDoc {
         let inner = load.brackets.inner;
         let module = BracketItem { span: load.module.span, doc: self.expr(&load.module) };
@@ -117,6 +122,7 @@ impl SourceFormatter<'_> {
         )
     }
 
+    /// The layout of the parameters of a `def`, with their brackets.
     pub(super) fn params(
         &mut self,
         params: &[FunctionParameter],
@@ -202,6 +208,8 @@ impl SourceFormatter<'_> {
         }
     }
 
+    /// The layout of brackets: on one line if it fits, otherwise one item on each line.
+    /// Comments keep their places between the items.
     fn bracketed(
         &mut self,
         style: BracketStyle,
@@ -258,6 +266,7 @@ impl SourceFormatter<'_> {
         }
     }
 
+    /// Builds a layout inside a bracket, where a line may break.
     fn inside<T>(&mut self, build: impl FnOnce(&mut Self) -> T) -> T {
         self.brackets += 1;
         let built = build(self);
@@ -265,6 +274,7 @@ impl SourceFormatter<'_> {
         built
     }
 
+    /// The layouts of the items in a bracket.
     fn exprs(&mut self, exprs: &[Expression]) -> Vec<BracketItem> {
         let mut items = Vec::new();
         for expr in exprs {
@@ -274,6 +284,7 @@ impl SourceFormatter<'_> {
         items
     }
 
+    /// The layout of any expression.
     pub(super) fn expr(&mut self, expr: &Expression) -> LayoutDoc {
         match &expr.kind {
             ExpressionKind::Name(name) => LayoutDoc::text(name),
@@ -387,6 +398,7 @@ impl SourceFormatter<'_> {
         }
     }
 
+    /// The layout of `a, b` without brackets; it never breaks.
     fn bare_tuple(&mut self, whole: &Expression, items: &[Expression]) -> LayoutDoc {
         let mut docs = Vec::new();
         for (at, item) in items.iter().enumerate() {
@@ -538,6 +550,7 @@ impl SourceFormatter<'_> {
     }
 }
 
+/// Drops the empty line before the first comment in a bracket.
 fn suppress_blank(lines: &mut [LayoutDoc]) {
     if let Some(LayoutDoc::Hard { blank }) = lines.first_mut() {
         *blank = false;

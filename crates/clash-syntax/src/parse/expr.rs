@@ -46,6 +46,7 @@ impl SourceParser<'_> {
         self.node(ExpressionKind::Tuple(items, None), start)
     }
 
+    /// Reads an expression, with `lambda` and `a if b else c`.
     pub(super) fn expr(&mut self) -> ParseResult<Expression> {
         self.deeper(|p| {
             let start = p.start();
@@ -89,6 +90,7 @@ impl SourceParser<'_> {
         Some((level, 1))
     }
 
+    /// Reads operands and binary operators that bind stronger than `above`.
     fn operators(&mut self, above: usize) -> ParseResult<Expression> {
         let start = self.start();
         let mut left = if above < NOT_BINDING && self.sees("not") {
@@ -120,6 +122,7 @@ impl SourceParser<'_> {
         self.node(ExpressionKind::Unary { operator, operand }, start)
     }
 
+    /// Reads an operand with its calls, attributes and subscripts.
     fn postfix(&mut self) -> ParseResult<Expression> {
         let start = self.start();
         let mut expr = self.atom()?;
@@ -139,6 +142,7 @@ impl SourceParser<'_> {
         }
     }
 
+    /// Reads an index or a slice behind `[`.
     fn subscript(&mut self, object: Expression, start: usize) -> ParseResult<Expression> {
         let object = Box::new(object);
         let mut bounds = Vec::new();
@@ -163,6 +167,7 @@ impl SourceParser<'_> {
         }
     }
 
+    /// Reads the arguments of a call behind `(`, with the closing bracket.
     fn args(&mut self) -> ParseResult<(Vec<CallArgument>, BracketRange)> {
         let inner = self.end;
         let mut args = Vec::new();
@@ -200,6 +205,7 @@ impl SourceParser<'_> {
         Ok(Identifier { text: span.text_in(self.source).to_owned(), span })
     }
 
+    /// Reads a name, number, string or bracket.
     pub(super) fn atom(&mut self) -> ParseResult<Expression> {
         let start = self.start();
         match self.token().kind {
@@ -223,6 +229,7 @@ impl SourceParser<'_> {
         }
     }
 
+    /// The value of the string here; `None` for format and byte strings.
     fn string_value(&self) -> ParseResult<Option<String>> {
         let span = self.token().span;
         let Some(quote) = QuoteStyle::at(self.source, span.start) else { return Ok(None) };
@@ -234,6 +241,7 @@ impl SourceParser<'_> {
         value.map(Some).ok_or(UnlocatedError { at: span.start, problem: ParseError::Escape })
     }
 
+    /// Reads a tuple, or an expression in brackets.
     fn parens(&mut self) -> ParseResult<Expression> {
         let start = self.bump().start;
         let inner = self.end;
@@ -301,6 +309,7 @@ impl SourceParser<'_> {
         self.node(ExpressionKind::Dict(entries, BracketRange { inner, trailing_comma }), start)
     }
 
+    /// Reads the clauses of a comprehension behind its element.
     fn comprehension(
         &mut self,
         element: ComprehensionElement,

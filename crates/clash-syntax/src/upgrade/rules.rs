@@ -9,6 +9,7 @@ pub(super) struct BuilderChain<'a> {
     pub(super) calls: Vec<(&'a Identifier, &'a CallExpression)>,
 }
 
+/// The calls of a chain; `None` if it does not begin with a plain name.
 pub(super) fn chain(expr: &Expression) -> Option<BuilderChain<'_>> {
     let mut calls = Vec::new();
     let mut call = expr.call()?;
@@ -21,14 +22,14 @@ pub(super) fn chain(expr: &Expression) -> Option<BuilderChain<'_>> {
     Some(BuilderChain { base: call, calls })
 }
 
-/// Whether a statement is a rule in builder form.
+/// True if a statement is a rule in builder form.
 pub(super) fn is_chain(expr: &Expression) -> bool {
     chain(expr).is_some_and(|chain| {
         matches!(chain.base.name(), Some("exe" | "tool" | "Tool")) && !chain.calls.is_empty()
     })
 }
 
-/// The names given to `tool`, as expressions.
+/// The names given to `tool`, as expressions; `None` if one is not written out.
 pub(super) fn tool_names(call: &CallExpression) -> Option<Vec<&Expression>> {
     let [arg] = call.args.as_slice() else { return None };
     if arg.kind != ArgumentKind::Positional {
@@ -37,6 +38,7 @@ pub(super) fn tool_names(call: &CallExpression) -> Option<Vec<&Expression>> {
     alternatives(&arg.value)
 }
 
+/// A string, or the strings of a list; `None` if one is not written out.
 fn alternatives(expr: &Expression) -> Option<Vec<&Expression>> {
     let names: Vec<&Expression> = match &expr.kind {
         ExpressionKind::String(_) => vec![expr],
@@ -53,6 +55,7 @@ impl<'a> UpgradePass<'a> {
         Ok(self.key(&names))
     }
 
+    /// One key, or a tuple of several.
     fn key(&self, names: &[&Expression]) -> String {
         let texts: Vec<String> = names.iter().map(|name| self.source(name)).collect();
         match texts.as_slice() {
@@ -61,6 +64,7 @@ impl<'a> UpgradePass<'a> {
         }
     }
 
+    /// `when({…})` for a rule in builder form.
     pub(super) fn rule(&mut self, expr: &'a Expression) -> RewriteResult {
         let place = crate::splice::SourceLines { file: self.file };
         if place.has_comments(expr.span) {
@@ -86,6 +90,7 @@ impl<'a> UpgradePass<'a> {
         Ok(format!("when({text})"))
     }
 
+    /// The keys of the tree for `exe(…)` or `tool(…)`.
     fn keys(&mut self, base: &'a CallExpression) -> Result<Vec<String>, &'static str> {
         if base.name() != Some("exe") {
             let names = tool_names(base).ok_or("a tool without a name")?;

@@ -16,6 +16,7 @@ pub(super) fn tree_form(call: &CallExpression) -> Option<(&Expression, &Expressi
 }
 
 impl<'a> UpgradePass<'a> {
+    /// The key for `path(…)` in file rules.
     pub(super) fn path_key(&mut self, call: &'a CallExpression) -> RewriteResult {
         const ODD: &str = "`path` with more than one plain string";
         match call.args.as_slice() {
@@ -95,6 +96,7 @@ impl<'a> UpgradePass<'a> {
         Ok(format!("{text}{end}}}"))
     }
 
+    /// The key and the effect of a file rule such as `home().child(".ssh").deny()`.
     fn fs_chain(&mut self, expr: &'a Expression) -> Result<(String, String), &'static str> {
         let BuilderChain { base, calls } = chain(expr).ok_or("a file rule that is computed")?;
         let mut path = match base.name() {
@@ -229,6 +231,7 @@ impl<'a> UpgradePass<'a> {
         Ok(format!("sandbox(\n{args})"))
     }
 
+    /// An entry of `net` for a `domain` or `localhost` key.
     fn host(&mut self, entry: &'a DictEntry) -> RewriteResult {
         let value = self.text(&entry.value, ExpressionRole::Plain);
         let call = entry.key.call().ok_or("a host that is computed")?;
@@ -240,6 +243,7 @@ impl<'a> UpgradePass<'a> {
         Ok(format!("{key}: {value}"))
     }
 
+    /// An entry of `fs`. A key that is neither a path nor a pattern is an error.
     fn file_rule(&mut self, entry: &'a DictEntry) -> RewriteResult {
         let known = |key: &Expression| {
             let name = key.call().and_then(CallExpression::name);
@@ -267,6 +271,7 @@ impl<'a> UpgradePass<'a> {
     }
 }
 
+/// Appends a name to a path. A name that is absolute, has a variable or `..` is an error.
 fn join(path: &mut String, name: &str) -> Result<(), &'static str> {
     if name.starts_with('/') || name.contains('$') || name.split('/').any(|part| part == "..") {
         return Err("a path that leaves its directory");
