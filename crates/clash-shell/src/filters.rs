@@ -104,6 +104,7 @@ mod tests {
     use super::*;
     use crate::find_commands;
 
+    /// True if the last command of a script is a filter.
     fn last_is_filter(script: &str) -> bool {
         is_filter(find_commands(script).last().unwrap())
     }

@@ -3,6 +3,7 @@
 use clash_shell::{NextWord, ShellCommand, ShellWord, next_significant, program_name};
 use proptest::prelude::*;
 
+/// The file name of the program, if it is known.
 fn program(command: &ShellCommand) -> Option<&str> {
     let word = command.words.first()?.known()?;
     word.rsplit('/').next()
@@ -265,6 +266,7 @@ fn functions_that_double_do_not_take_for_ever() {
     assert!(found.iter().any(|command| command.opaque.is_some()));
 }
 
+/// Words between blanks; `?` is an unknown word.
 fn words(text: &str) -> Vec<ShellWord> {
     let word = |w: &str| match w {
         "?" => ShellWord::Unknown,
@@ -365,6 +367,7 @@ fn only_programs_of_the_system_are_known_by_name() {
     }
 }
 
+/// Random texts of pieces that mean something to a shell.
 fn shellish() -> impl Strategy<Value = String> {
     let pieces = prop::sample::select(vec![
         "a", "b ", "$(", ")", "`", "\"", "'", "\\", "\n", ";", "&&", "|", "<<E\n", "E\n", "${",

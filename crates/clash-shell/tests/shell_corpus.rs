@@ -31,6 +31,7 @@ fn position(position: &CommandPosition) -> String {
     }
 }
 
+/// One command as a line of the corpus.
 fn shown(command: &ShellCommand) -> String {
     let mut parts = Vec::new();
     if let Some(why) = command.opaque {
@@ -77,6 +78,7 @@ fn shown(command: &ShellCommand) -> String {
     if parts.is_empty() { "-".to_owned() } else { parts.join(" ") }
 }
 
+/// The commands of a script as lines of the corpus.
 fn analysed(script: &str) -> String {
     clash_shell::find_commands(script).iter().map(shown).collect::<Vec<_>>().join("\n")
 }

@@ -167,6 +167,7 @@ fn known(name: &str) -> bool {
             | "mode"
             | "agent"
             | "default"
+            | "end"
             | "glob"
             | "regex"
             | "literal"

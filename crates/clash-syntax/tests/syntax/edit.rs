@@ -25,6 +25,7 @@ when({
 })
 "#;
 
+/// A path of keys: words between slashes, and `name=arg` for a call.
 fn path(text: &str) -> Vec<RuleKey> {
     text.split('/')
         .map(|word| match word.split_once('=') {
@@ -34,11 +35,13 @@ fn path(text: &str) -> Vec<RuleKey> {
         .collect()
 }
 
+/// The lines that change when a rule gets an effect.
 fn setting(source: &str, rule: &str, effect: &str) -> String {
     let edited = set(source, &path(rule), effect).unwrap_or_else(|error| panic!("{error}"));
     changes(source, &edited.source)
 }
 
+/// The lines that change when a rule is removed.
 fn removing(source: &str, rule: &str) -> String {
     let edited = remove(source, &path(rule)).unwrap_or_else(|error| panic!("{error}"));
     changes(source, &edited.source)
@@ -52,7 +55,7 @@ fn changes(old: &str, new: &str) -> String {
 }
 
 #[test]
-fn a_rule_goes_next_to_its_like() {
+fn a_rule_goes_next_to_similar_rules() {
     insta::assert_snapshot!(setting(POLICY, "Bash/git/rebase", "ask()"), @r#"+            "rebase": ask(),"#);
     insta::assert_snapshot!(setting(POLICY, "Bash/docker", "deny(reason='no')"), @r#"+        "docker": deny(reason = "no"),"#);
     insta::assert_snapshot!(setting(POLICY, "Read", "allow()"), @r#"+    "Read": allow(),"#);
@@ -201,7 +204,7 @@ fn lines_that_grow_too_long_are_spread() {
 }
 
 #[test]
-fn missing_commas_and_comments_at_the_end_are_minded() {
+fn missing_commas_are_added_and_last_comments_stay() {
     let source = "when({\n  \"a\": allow(),\n  \"b\": allow()  # last\n  # end\n})\n";
     insta::assert_snapshot!(setting(source, "c", "deny()"), @r#"
     -  "b": allow()  # last
@@ -211,7 +214,7 @@ fn missing_commas_and_comments_at_the_end_are_minded() {
 }
 
 #[test]
-fn a_rule_goes_with_its_comment_and_what_it_leaves_empty() {
+fn removal_takes_the_comment_and_empty_dicts() {
     insta::assert_snapshot!(removing(POLICY, "Bash/sudo"), @r#"-        "sudo": deny(),"#);
     insta::assert_snapshot!(removing(POLICY, "Bash/git"), @r#"-            glob("**"): allow(sandbox = git_safe),"#);
     insta::assert_snapshot!(removing(POLICY, "Bash/git/push/-f"), @r#"
@@ -236,7 +239,15 @@ fn a_rule_goes_with_its_comment_and_what_it_leaves_empty() {
 }
 
 #[test]
-fn what_cannot_be_removed_is_said() {
+fn a_rule_goes_next_to_the_end_of_a_command() {
+    let policy = "when({\"Bash\": {\"npm\": {\n    end(): allow(),\n}}})\n";
+    insta::assert_snapshot!(setting(policy, "Bash/npm/test", "allow()"), @r#"
+    +    "test": allow(),
+    "#);
+}
+
+#[test]
+fn an_edit_that_is_impossible_names_its_reason() {
     let problem = |source: &str, rule: &str| remove(source, &path(rule)).unwrap_err().to_string();
     insta::assert_snapshot!(problem(POLICY, "Bash/ls"), @r#"there is no rule for `"Bash"` → `"ls"`"#);
     insta::assert_snapshot!(problem(POLICY, "WebFetch"), @r#"line 17: `"WebFetch"` has no rule of its own, only rules below it"#);
@@ -251,7 +262,7 @@ fn what_cannot_be_removed_is_said() {
 }
 
 #[test]
-fn the_changed_lines_are_named() {
+fn an_edit_lists_the_changed_lines() {
     let edited = set(POLICY, &path("Bash/cargo"), "ask()").unwrap();
     assert_eq!((edited.added, edited.removed), (vec![7, 8], vec![7]));
 }

@@ -31,7 +31,7 @@ fn the_example_policy_keeps_its_shape() {
 }
 
 #[test]
-fn what_people_write_by_hand_is_put_in_order() {
+fn untidy_source_is_formatted() {
     let source = "load('@clash//sandboxes.star', \"project\",\"git_safe\",  'git_full')\r\nwhen( {\"Bash\":{\n(\"cargo\",'rustc') : allow( sandbox=rust_full ),   # toolchain\n\n\n\n    # hooks\n'git':allow(sandbox = git_full)\n}} )\n\n\n\nx=1\ndef f(a,b=2):\n  '''Doc.'''\n\n  if a: return b   # early\n  # end\ny = 2   \n";
     insta::assert_snapshot!(checked(source), @r#"
     load("@clash//sandboxes.star", "git_full", "git_safe", "project")
@@ -60,7 +60,7 @@ fn what_people_write_by_hand_is_put_in_order() {
 }
 
 #[test]
-fn what_the_posts_show_is_formatted_readably() {
+fn policies_of_the_posts_are_formatted_readably() {
     insta::assert_snapshot!(checked(&POSTS.concat()), @r#"
     rust_full = sandbox(
         name = "rust_full",
@@ -143,7 +143,7 @@ fn one_of_everything_keeps_its_tokens() {
 
 /// A value that breaks because it has to, and the second time because of its comma.
 #[test]
-fn what_stands_before_a_broken_value_does_not_move() {
+fn text_before_a_broken_value_stays_on_its_line() {
     let long = "\"a long string to make lines overflow sooner\"";
     for key in ["a", "a.b(c)", "lambda # c\n p: a", "lambda p # c\n:\n\n a"] {
         for value in [format!("({long}, {long}, 3)"), format!("f({long}, {long})[{long}]")] {

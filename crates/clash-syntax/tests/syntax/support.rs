@@ -102,11 +102,13 @@ pub(crate) fn tokens(source: &str) -> Vec<String> {
     result
 }
 
+/// True for tokens that the formatter may not change: not spaces, comments and line ends.
 fn is_seen(kind: TokenKind) -> bool {
     use TokenKind::{Dedent, Indent, Newline};
     !kind.is_trivia() && !matches!(kind, Newline | Indent | Dedent)
 }
 
+/// The value of a string literal in debug form; other texts stay.
 fn string(text: &str) -> String {
     let file = SyntaxTree::parse(text).unwrap();
     match &file.statements()[0].kind {
@@ -119,7 +121,8 @@ fn string(text: &str) -> String {
 
 type Loads = Vec<(clash_syntax::ByteSpan, (usize, Vec<String>))>;
 
-/// Where one-element tuples end, whose comma matters, and what loads name.
+/// Collects the ends of one-element tuples, whose comma matters, and the names of each
+/// `load()`.
 fn walk(statements: &[SourceStatement], singles: &mut Vec<usize>, loads: &mut Loads) {
     for statement in statements {
         match &statement.kind {
@@ -162,6 +165,7 @@ fn walk(statements: &[SourceStatement], singles: &mut Vec<usize>, loads: &mut Lo
     }
 }
 
+/// Adds the ends of one-element tuples in an expression.
 fn singles_in(expr: &clash_syntax::Expression, singles: &mut Vec<usize>) {
     if matches!(&expr.kind, ExpressionKind::Tuple(items, Some(_)) if items.len() == 1) {
         singles.push(expr.span.end);
@@ -176,7 +180,7 @@ pub(crate) fn comments(source: &str) -> Vec<String> {
     comments.map(|token| file.text(token.span).trim_end().to_owned()).collect()
 }
 
-/// The words of an expression; `OPEN` and `CLOSE` are where noise may stand.
+/// The words of a random expression.
 fn expression() -> impl Strategy<Value = Vec<String>> {
     let leaf = prop::sample::select(vec![
         "a",
@@ -275,6 +279,7 @@ pub(crate) fn program() -> impl Strategy<Value = String> {
     })
 }
 
+/// The words with spaces, and inside brackets also with comments and line ends.
 fn noisy(words: &[String], noise: &[u8], count: &mut usize) -> String {
     let mut text = String::new();
     let mut depth = 0;

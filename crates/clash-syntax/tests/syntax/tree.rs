@@ -8,14 +8,17 @@ use clash_syntax::{
     ExpressionKind, LiteralValue, MAX_TREE_DEPTH, ParseError, StatementKind, SyntaxTree,
 };
 
+/// The texts of all tokens.
 fn texts(file: &SyntaxTree) -> String {
     file.tokens().iter().map(|token| file.text(token.span)).collect()
 }
 
+/// The message for a source that must not parse.
 fn problem(source: &str) -> String {
     SyntaxTree::parse(source).expect_err("should not parse").to_string()
 }
 
+/// The value of the first statement, which must be an expression.
 fn literal(source: &str) -> Option<LiteralValue> {
     let file = SyntaxTree::parse(source).expect(source);
     match &file.statements()[0].kind {
@@ -100,7 +103,7 @@ fn operators_bind_as_in_starlark() {
 }
 
 #[test]
-fn what_is_wrong_is_said_with_its_place() {
+fn errors_have_line_and_column() {
     insta::assert_snapshot!(problem("when({\n    \"a\" deny(),\n})\n"), @"2:9: expected `:` and a value, found `deny`");
     insta::assert_snapshot!(problem("x = 'abc\n"), @"1:5: this string is not closed");
     insta::assert_snapshot!(problem("f(1\n"), @"2:1: expected `,` or `)`, found the end of the file");
@@ -140,7 +143,7 @@ fn hostile_nesting_is_refused_at_once() {
 }
 
 #[test]
-fn what_is_just_not_too_deep_can_be_walked() {
+fn the_deepest_accepted_tree_can_be_walked() {
     for (open, close) in
         [("(", ")"), ("[", "]"), ("{1: ", "}"), ("when(", ")"), ("match({1: ", "})")]
     {

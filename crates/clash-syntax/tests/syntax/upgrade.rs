@@ -91,7 +91,7 @@ fn path_builders_become_keys() {
 }
 
 #[test]
-fn what_is_not_certain_stays_and_is_reported() {
+fn uncertain_forms_stay_and_are_reported() {
     insta::assert_snapshot!(upgraded("a = sandbox(name = \"a\", fs = [cwd().allow()])\nb = sandbox(name = \"b\", fs = [home().match(\"x\").allow()])\nc = sandbox(name = \"c\", fs = [cwd().recurse().allow(read = True), cwd().recurse().allow(write = True)])\nd = sandbox(name = \"d\", fs = [home().child(\"../x\").recurse().allow()], net = [domains({})])\ne = sandbox(\"e\", {network(): allow(), odd(): deny()})\nf = cwd().recurse()\npolicy(\"p\", rules = [exe(\"git\").allow()])\ng = allow(read = X)\nh = match(rules)\n"), @r#"
     a = sandbox(name = "a", fs = [cwd().allow()])
     b = sandbox(name = "b", fs = [home().match("x").allow()])
