@@ -11,6 +11,7 @@ use std::path::PathBuf;
 use crate::disk::Disk;
 pub use present::BaselinePlaces;
 
+/// The abilities of this machine for this user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostFacts {
     /// The kernel's Landlock ABI; 0 means that the kernel has no Landlock.
@@ -111,7 +112,8 @@ pub struct Surroundings {
 const NOT_TRIED: &str = "not tried";
 
 impl HostFacts {
-    /// A host without any facility, as a base for others.
+    /// A host without any facility: everything is missing, with the reason `not tried`. A
+    /// base for others.
     pub fn bare() -> Self {
         let not_tried = || Facility::missing(NOT_TRIED);
         Self {

@@ -24,20 +24,22 @@ use clash_policy::ResourceLimits;
 use crate::facts::BaselinePlaces;
 use crate::facts::{CgroupFacts, Facility, HostFacts, LimitFacts, RoomSupport};
 
-/// Tries every facility now, except reflinks, which depend on the directory.
+/// Tries every facility now, in child processes, except reflinks, which depend on the directory,
+/// and the places of the baseline.
 #[cfg(target_os = "linux")]
 pub fn probe_facts() -> HostFacts {
     HostFacts {
-        rooms: attempts::rooms(),
+        rooms: attempts::try_rooms(),
         notify: attempts::notify(),
         overlay: attempts::overlay(),
-        cgroup: surroundings::cgroup(),
-        around: surroundings::look(),
+        cgroup: surroundings::try_cgroup(),
+        around: surroundings::look_around(),
         ..ask_kernel()
     }
 }
 
-/// The facts that one system call each can tell.
+/// The Landlock ABI, seccomp filters and the effective user: one system call each. All other
+/// facts are empty.
 #[cfg(target_os = "linux")]
 fn ask_kernel() -> HostFacts {
     HostFacts {
@@ -57,14 +59,15 @@ pub fn probe_facts() -> HostFacts {
     }
 }
 
-/// As [`probe_facts`], with the costly facts from the record in `file`. Its directory is
-/// made for the owner alone, and no sandbox may write there. A file that cannot be read
-/// or written only costs time.
+/// As [`probe_and_record`], but takes the costly facts from the record in `file` if it was
+/// written under the present conditions. A file that cannot be read or written only costs
+/// time: every launch then probes again.
 pub fn load_facts(file: &Path) -> HostFacts {
     HostRecord::read(file).facts()
 }
 
-/// Tries every facility now and writes the record.
+/// Tries every facility now and writes the record. Makes the directory of `file` for the
+/// owner alone. A failure to write is ignored.
 #[cfg(target_os = "linux")]
 pub fn probe_and_record(file: &Path) -> HostFacts {
     use std::os::unix::fs::DirBuilderExt;
@@ -83,11 +86,12 @@ pub fn probe_and_record(file: &Path) -> HostFacts {
     facts
 }
 
-/// The facts of the record that was written under the present conditions. Tries nothing, so
-/// a fact may have changed since.
+/// The facts of the record that was written under the present conditions, else `None`. Tries
+/// nothing, so a fact may have changed since. Landlock ABI, seccomp and user are not in the
+/// record.
 #[cfg(target_os = "linux")]
 pub fn read_recorded(file: &Path) -> Option<HostFacts> {
-    record::find(&record::text(file)?, &record::key()?)
+    record::find_record(&record::read_text(file)?, &record::key()?)
 }
 
 #[cfg(not(target_os = "linux"))]
@@ -100,15 +104,15 @@ pub fn read_recorded(_: &Path) -> Option<HostFacts> {
     None
 }
 
-/// Adds the ways in which this host can hold these limits. Without limits this costs
-/// nothing.
+/// Adds the ways in which this host can hold these limits on memory and processes. Tries a
+/// cgroup and, for root, process numbers. Without such limits this costs nothing.
 #[cfg(target_os = "linux")]
 pub fn with_limit_facts(facts: HostFacts, limits: &ResourceLimits) -> HostFacts {
     let wanted = limits.memory_bytes.is_some() || limits.processes.is_some();
     let delegated = wanted && cgroup_support(&facts.cgroup).works();
-    let cgroup = delegated.then(|| cgroups::find_parent(limits)).flatten();
+    let cgroup = delegated.then(|| cgroups::find_limit_parent(limits)).flatten();
     let by_number = facts.root && limits.processes.is_some() && cgroup.is_none();
-    let process_numbers = match by_number.then(attempts::process_numbers) {
+    let process_numbers = match by_number.then(attempts::try_process_numbers) {
         Some(Ok(())) => Facility::Works,
         Some(Err(why)) => Facility::Missing { why },
         None => LimitFacts::default().process_numbers,
@@ -121,16 +125,17 @@ pub fn with_limit_facts(facts: HostFacts, _: &ResourceLimits) -> HostFacts {
     facts
 }
 
-/// Whether this process can make cgroups. Terminals and services have cgroups of their
-/// own, so a process in another cgroup than the recorded one tries again.
+/// Whether this process can make cgroups with limits. Terminals and services have cgroups of
+/// their own, so a process in another cgroup than the recorded one tries again.
 #[cfg(target_os = "linux")]
 fn cgroup_support(recorded: &CgroupFacts) -> Facility {
     match surroundings::own_cgroup() {
         Ok(own) if own == recorded.within => recorded.delegated.clone(),
-        _ => surroundings::cgroup().delegated,
+        _ => surroundings::try_cgroup().delegated,
     }
 }
 
+/// The name is none of [`Self::KNOWN`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no host that can be simulated")]
 pub struct UnknownHostError(pub String);
@@ -141,8 +146,8 @@ impl UnknownHostError {
 }
 
 /// Changes the facts to those of another host: `no-userns`, `no-overlay`, `no-notify` (no
-/// seccomp listener), `no-cgroup`, `abi=N`, `container` (no namespaces, as under the usual
-/// runtimes) or `root`.
+/// seccomp listener), `no-cgroup`, `abi=0` to `abi=9`, `container` (no namespaces, as under
+/// the usual runtimes) or `root`. Changes nothing if the name is unknown.
 pub fn simulate(facts: &mut HostFacts, host: &str) -> Result<(), UnknownHostError> {
     let abi = host.strip_prefix("abi=").and_then(|n| n.parse().ok()).filter(|n| *n < 10);
     match (host, abi) {
@@ -163,12 +168,13 @@ pub fn simulate(facts: &mut HostFacts, host: &str) -> Result<(), UnknownHostErro
     Ok(())
 }
 
+/// Without namespaces there are neither rooms nor overlays.
 fn remove_namespaces(facts: &mut HostFacts, why: &str) {
     facts.rooms = RoomSupport::Impossible { why: why.to_owned() };
     facts.overlay = Facility::missing(why);
 }
 
-/// No cgroups where this process is.
+/// The facts of a process that cannot make cgroups in its present cgroup.
 fn no_cgroups(why: &str) -> CgroupFacts {
     #[cfg(target_os = "linux")]
     let within = surroundings::own_cgroup().unwrap_or_default();
@@ -187,8 +193,9 @@ pub struct HostRecord<'a> {
 
 #[cfg(target_os = "linux")]
 impl<'a> HostRecord<'a> {
+    /// Reads the file. One that is missing, too large or of another user counts as empty.
     pub fn read(file: &'a Path) -> Self {
-        Self { file, text: record::text(file) }
+        Self { file, text: record::read_text(file) }
     }
 
     /// True if user namespaces worked when the newest record was written. They are then
@@ -197,9 +204,13 @@ impl<'a> HostRecord<'a> {
         self.text.as_deref().is_some_and(record::has_rooms)
     }
 
+    /// The facts of the record, if it was written under the present conditions; otherwise
+    /// tries every facility and writes a new record. Landlock, seccomp and the user are
+    /// asked for anew. If a directory of the baseline has changed, looks for its entries
+    /// again.
     pub fn facts(self) -> HostFacts {
         let Some(key) = record::key() else { return probe_facts() };
-        let known = self.text.as_deref().and_then(|text| record::find(text, &key));
+        let known = self.text.as_deref().and_then(|text| record::find_record(text, &key));
         let Some(mut known) = known else { return probe_and_record(self.file) };
         if !known.present.as_ref().is_some_and(BaselinePlaces::is_unchanged) {
             known.present = BaselinePlaces::look();
@@ -239,7 +250,7 @@ mod tests {
     #[test]
     fn another_cgroup_than_the_recorded_one_is_tried_again() {
         let elsewhere = CgroupFacts { within: "/nowhere".into(), delegated: Facility::Works };
-        assert_eq!(cgroup_support(&elsewhere), surroundings::cgroup().delegated);
+        assert_eq!(cgroup_support(&elsewhere), surroundings::try_cgroup().delegated);
     }
 
     #[test]

@@ -50,10 +50,11 @@ use crate::plan::room::{MountStep, RoomPlan, SharedPorts};
 use crate::plan::sight::VisiblePaths;
 use crate::planted::SandboxesInForce;
 use grants::{
-    add_default, add_extra, add_worktrees, allowed, baseline_left, no_planted_links, reduce,
+    add_default, add_launcher_needs, add_worktrees, grants_of_allow_rules, join_grants,
+    refuse_planted_links, remaining_baseline,
 };
 pub use refusal::PlanError;
-use rules::{FoundPath, ResolvedRule, resolve};
+use rules::{FoundPath, ResolvedRule, resolve_rules};
 use view::MountSources;
 
 /// clash's own state, policies and caches and the agents' settings: paths that no sandbox
@@ -66,6 +67,7 @@ pub struct CagePaths {
     pub former_links: Option<PathBuf>,
 }
 
+/// All input of [`plan`] besides the facts about the host.
 #[derive(Clone, Copy, Debug)]
 pub struct PlanRequest<'a> {
     pub sandbox: &'a Sandbox,
@@ -74,7 +76,7 @@ pub struct PlanRequest<'a> {
     /// Remembers the paths that the caller has already resolved.
     pub disk: &'a Disk,
     /// Needs of the launcher itself, for example to read the agent's shell snapshot. They
-    /// are allowed strictly inside the cage.
+    /// are grants_of_allow_rules strictly inside the cage.
     pub extra: &'a [PathGrant],
     /// Sandboxes whose commands may have written where this one reads.
     pub in_force: &'a dyn SandboxesInForce,
@@ -98,11 +100,12 @@ pub struct TemporaryPaths<'a> {
 impl PlanRequest<'_> {
     /// True if a path is in the session's temporary directory. It is the only part of the
     /// cage that commands may use.
-    fn lends(&self, path: &Path) -> bool {
+    fn is_in_session_tmp(&self, path: &Path) -> bool {
         self.temporary.session.is_some_and(|session| is_below(path, session))
     }
 
-    /// True if a rule is about `$TMPDIR` and there is no session.
+    /// True if there is no session and a rule's path is `$TMPDIR` or below it, as written in
+    /// the policy.
     fn is_about_own_tmp(&self, rule: &FsRule) -> bool {
         let below = rule.pattern.fixed().strip_prefix("$TMPDIR");
         self.temporary.session.is_none()
@@ -118,6 +121,8 @@ pub struct PathGrant {
     pub why: GrantReason,
 }
 
+/// The reason for a grant: a rule of the policy (with its line), a linked git worktree, or a
+/// need of the launcher, for example the agent's shell snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GrantReason {
     Rule(PolicySpan),
@@ -212,7 +217,7 @@ const ROOM_LANDLOCK_ABI: u32 = 3;
 
 /// Finds the mechanisms that enforce every rule of the sandbox on this host.
 pub fn plan(request: &PlanRequest<'_>, host: &HostFacts) -> Result<SandboxPlan, PlanError> {
-    make(request, host, &mut PlanReport::default())
+    plan_with_or_without_cache_mounts(request, host, &mut PlanReport::default())
 }
 
 /// As [`plan`], with a report of the mechanism that holds each rule.
@@ -221,30 +226,32 @@ pub fn plan_with_report(
     host: &HostFacts,
 ) -> Result<(SandboxPlan, PlanReport), PlanError> {
     let mut report = PlanReport::listening();
-    make(request, host, &mut report).map(|plan| (plan, report))
+    plan_with_or_without_cache_mounts(request, host, &mut report).map(|plan| (plan, report))
 }
 
 /// The first rule of a sandbox that no host can enforce with this version.
 pub fn unenforceable(sandbox: &Sandbox) -> Option<PlanError> {
-    match network(sandbox) {
-        Ok((_, ports)) => not_yet(sandbox, &ports).err(),
+    match plan_network(sandbox) {
+        Ok((_, ports)) => refuse_unbuilt_features(sandbox, &ports).err(),
         Err(refusal) => Some(refusal),
     }
 }
 
-fn make(
+/// Plans the sandbox as it is, if rooms can mount its caches or it has none. Otherwise plans
+/// it with read-only shared caches, and adds the variables for the project's own caches.
+fn plan_with_or_without_cache_mounts(
     request: &PlanRequest<'_>,
     host: &HostFacts,
     report: &mut PlanReport,
 ) -> Result<SandboxPlan, PlanError> {
-    let Some((sandbox, redirects)) = caches::without_mounts(request, host, report) else {
+    let Some((sandbox, redirects)) = caches::replace_cache_mounts(request, host, report) else {
         return make_with_mounts(request, host, report);
     };
     let request = PlanRequest { sandbox: &sandbox, caches: None, ..*request };
     make_with_mounts(&request, host, report).map(|plan| SandboxPlan { redirects, ..plan })
 }
 
-/// As `make`, where each `cache()` is a mount.
+/// As [`plan_with_or_without_cache_mounts`], where each `cache()` is a mount.
 fn make_with_mounts(
     request: &PlanRequest<'_>,
     host: &HostFacts,
@@ -252,31 +259,31 @@ fn make_with_mounts(
 ) -> Result<SandboxPlan, PlanError> {
     let sandbox = request.sandbox;
     check_host(host)?;
-    let (net, ports) = network(sandbox)?;
-    not_yet(sandbox, &ports)?;
+    let (net, ports) = plan_network(sandbox)?;
+    refuse_unbuilt_features(sandbox, &ports)?;
     let group = host.limits.cgroup.clone();
-    let rules = resolve(request)?;
-    let mut grants = allowed(&rules, request.caches, report);
-    no_planted_links(request, &rules)?;
+    let rules = resolve_rules(request)?;
+    let mut grants = grants_of_allow_rules(&rules, request.caches, report);
+    refuse_planted_links(request, &rules)?;
     add_worktrees(&rules, &mut grants, report);
-    add_extra(request, &mut grants, report)?;
-    overlap::inside_cage(request, &grants)?;
+    add_launcher_needs(request, &mut grants, report)?;
+    overlap::check_cage(request, &grants)?;
     add_default(request, &mut grants);
-    let baseline = baseline_left(request.disk, &rules, report);
-    let crossing = tier::crossing(request, &ports, host)?;
+    let baseline = remaining_baseline(request.disk, &rules, report);
+    let crossing = tier::ports_need_room(request, &ports, host)?;
     let beyond_landlock =
         crossing || !request.doors.is_empty() || tier::beyond_landlock(request, &rules, &grants);
-    let tier = tier::choose(beyond_landlock, host)?;
+    let tier = tier::choose_tier(beyond_landlock, host)?;
     if host.root && sandbox.limits.processes.is_some() && group.is_none() {
-        countable(tier, host)
+        check_process_limit_for_root(tier, host)
             .map_err(|why| PlanError::Uncounted { why, span: sandbox.span.clone() })?;
     }
-    tier::execute(request, &rules, &grants, host, tier == SandboxTier::Room, report)?;
+    tier::check_execute_denies(request, &rules, &grants, host, tier == SandboxTier::Room, report)?;
     let parts = PlanParts { request, rules: &rules, grants: &grants, baseline: &baseline };
     let TierParts { room, watch, scratch } = match tier {
         SandboxTier::Direct => TierParts::default(),
-        SandboxTier::Watched => watched_tier(&parts, net, report)?,
-        SandboxTier::Room => room_tier(&parts, host, net, ports)?,
+        SandboxTier::Watched => plan_watched_tier(&parts, net, report)?,
+        SandboxTier::Room => plan_room_tier(&parts, host, net, ports)?,
     };
     temporary::report_own_tmp(request, room.as_ref(), watch.as_ref(), scratch.as_ref(), report);
     if watch.is_some() && sandbox.lifetime == Some(ProcessLifetime::Detached) {
@@ -287,17 +294,17 @@ fn make_with_mounts(
     if watch.is_some()
         && let Facility::Missing { why } = &host.notify
     {
-        return Err(tier::unwatched(request, &rules, why));
+        return Err(tier::refuse_unwatched(request, &rules, why));
     }
     // No launcher would be left to remove the cgroup.
     let detached = sandbox.lifetime == Some(ProcessLifetime::Detached);
     let group = group.filter(|_| tier != SandboxTier::Direct && !detached);
-    explain::limits(report, &sandbox.limits, group.as_deref(), host.root);
-    explain::files(report, &sandbox.limits, watch.as_ref());
-    explain::tier(report, &rules, watch.as_ref(), room.as_ref(), net, host);
+    explain::report_limits(report, &sandbox.limits, group.as_deref(), host.root);
+    explain::report_files_limit(report, &sandbox.limits, watch.as_ref());
+    explain::report_tier(report, &rules, watch.as_ref(), room.as_ref(), net, host);
     Ok(SandboxPlan {
         sandbox: sandbox.name.clone(),
-        grants: reduce(grants),
+        grants: join_grants(grants),
         baseline,
         net,
         limits: sandbox.limits,
@@ -327,19 +334,21 @@ struct TierParts {
     scratch: Option<ScratchPlan>,
 }
 
-fn watched_tier(
+/// The parts of a plan for a host without namespaces: the monitor, with the visible paths,
+/// and a temporary directory.
+fn plan_watched_tier(
     parts: &PlanParts<'_>,
     net: NetworkMode,
     report: &mut PlanReport,
 ) -> Result<TierParts, PlanError> {
     let PlanParts { request, rules, grants, baseline } = *parts;
-    let mut rights = rights(request, rules, grants, baseline)?;
+    let mut rights = collect_rights(request, rules, grants, baseline)?;
     rights.host_processes = true;
-    let scratch = tier::scratch(request, &rights, report);
+    let scratch = tier::plan_scratch(request, &rights, report);
     let processes = ProcView::OfTheHost { net: net == NetworkMode::Allow };
-    let fixed = of_trees(&rights, rules);
+    let fixed = drop_rules_about_names(&rights, rules);
     let sources = MountSources { request, rules, grants, baseline, rights: &fixed };
-    let sight = Some(tier::sight(&sources));
+    let sight = Some(tier::plan_visible_paths(&sources));
     let files = request.sandbox.limits.most_files();
     // The kernel cannot tell a process's own entries in /proc from others', so the monitor
     // sees every open.
@@ -348,29 +357,32 @@ fn watched_tier(
     Ok(TierParts { room: None, watch: Some(watch), scratch })
 }
 
-fn room_tier(
+/// The parts of a plan with a room. The monitor is one of them only if mounts do not hold
+/// every rule.
+fn plan_room_tier(
     parts: &PlanParts<'_>,
     host: &HostFacts,
     net: NetworkMode,
     ports: SharedPorts,
 ) -> Result<TierParts, PlanError> {
     let PlanParts { request, rules, grants, baseline } = *parts;
-    let rights = rights(request, rules, grants, baseline)?;
-    let fixed = of_trees(&rights, rules);
+    let rights = collect_rights(request, rules, grants, baseline)?;
+    let fixed = drop_rules_about_names(&rights, rules);
     let sources = MountSources { request, rules, grants, baseline, rights: &fixed };
-    let (room, unreadable) = view::room(&sources, host, net == NetworkMode::Deny, ports);
-    let rights = temporary::with_names(rights, request, &room);
-    let watch = beyond_mounts(&sources, host, rights, &room, unreadable);
+    let (room, unreadable) = view::plan_room(&sources, host, net == NetworkMode::Deny, ports);
+    let rights = temporary::repeat_tmp_rules(rights, request, &room);
+    let watch = watch_beyond_mounts(&sources, host, rights, &room, unreadable);
     Ok(TierParts { room: Some(room), watch, scratch: None })
 }
 
-/// Whether a plan for this sandbox will make namespaces if it can, and if so whether one
-/// for the network. Decided without reading the disk.
+/// Predicts the namespaces of a plan from the rules alone, without the disk. `None` if no
+/// rule allows a change or the network rule is refused: then the launcher need not prepare
+/// any. Otherwise true if the room gets a network of its own. A wrong guess costs time only.
 pub(crate) fn namespaces(sandbox: &Sandbox) -> Option<bool> {
     let changes =
         |rule: &FsRule| rule.effect == Effect::Allow && rule.caps.intersects(FileCaps::CHANGE);
     let room = sandbox.fs.iter().any(changes);
-    room.then(|| network(sandbox).ok()).flatten().map(|(net, _)| net == NetworkMode::Deny)
+    room.then(|| plan_network(sandbox).ok()).flatten().map(|(net, _)| net == NetworkMode::Deny)
 }
 
 /// The mechanisms that hold a plan.
@@ -383,8 +395,10 @@ enum SandboxTier {
     Room,
 }
 
-/// The calls that the monitor has to carry out, because mounts do not hold every rule.
-fn beyond_mounts(
+/// The plan of the monitor beside a room, or `None` if mounts and Landlock hold every rule.
+/// Needed for rules about names, doors, a limit on files, links, and changes in a tree with
+/// protected paths.
+fn watch_beyond_mounts(
     sources: &MountSources<'_>,
     host: &HostFacts,
     mut rights: SandboxRights,
@@ -400,14 +414,15 @@ fn beyond_mounts(
         _ => None,
     }));
     let around: Vec<&PathBuf> = around.collect();
-    let lent = |grant: &PathGrant| request.lends(&grant.path);
+    let lent = |grant: &PathGrant| request.is_in_session_tmp(&grant.path);
     let wider = |grant: &&PathGrant| {
         !lent(grant) && around.iter().any(|outer| is_below(&grant.path, outer))
     };
     let inside = grants.iter().filter(wider).map(|grant| grant.caps);
     let least = inside.fold(FileCaps::ALL, FileCaps::intersect);
-    let reads =
-        unreadable || !least.contains(FileCaps::READ) || tier::reads(request, rules, grants);
+    let reads = unreadable
+        || !least.contains(FileCaps::READ)
+        || tier::must_watch_reads(request, rules, grants);
     let changes = grants.iter().any(|grant| grant.caps.intersects(FileCaps::CHANGE));
     // No mount tells where a link leads. Without a monitor, Landlock permits no links.
     let links = grants.iter().any(|grant| grant.caps.contains(FileCaps::CREATE))
@@ -420,25 +435,26 @@ fn beyond_mounts(
         || !request.doors.is_empty()
         || links
         || !least.contains(FileCaps::CHANGE)
-        || changes && !tier::plain(&rights);
+        || changes && !tier::denies_nothing_inside(&rights);
     let files = limits.most_files();
     let processes = ProcView::OfTheRoom;
     let former_links = request.cage.former_links.clone();
     watched.then_some(WatchPlan { rights, reads, processes, files, sight: None, former_links })
 }
 
-/// The rights without the rules about names. In the mount tree, such a rule must not hide
-/// the directory of the names.
-fn of_trees(rights: &SandboxRights, rules: &[ResolvedRule<'_>]) -> SandboxRights {
+/// A copy of the rights without the rules about names, for the mount tree: such a rule must
+/// not hide the directory of the names.
+fn drop_rules_about_names(rights: &SandboxRights, rules: &[ResolvedRule<'_>]) -> SandboxRights {
     let mut fixed = rights.clone();
-    let mut whole = rules.iter().map(|rule| !rule.wider());
+    let mut whole = rules.iter().map(|rule| !rule.is_partial());
     fixed.sandbox.fs.retain(|_| whole.next().unwrap_or(false));
     fixed
 }
 
-/// The rules with their paths on this disk, with the cage, the baseline, the grants without a
-/// rule and the files that git obeys.
-fn rights(
+/// The rules with their real paths, the cage, the baseline, the grants without a rule
+/// (worktrees, launcher) and the files that git obeys. Fails if a rule's real path is not
+/// UTF-8.
+fn collect_rights(
     request: &PlanRequest<'_>,
     rules: &[ResolvedRule<'_>],
     grants: &[PathGrant],
@@ -461,7 +477,7 @@ fn rights(
     let given: Vec<PathGrant> = given.cloned().collect();
     let places = PolicyPlaces { project, home, ..request.places.clone() };
     let held = match request.sandbox.protect.standard {
-        true => tier::git_goes_by(&places, &given, &request.sandbox.protect, disk),
+        true => tier::find_files_git_obeys(&places, &given, &request.sandbox.protect, disk),
         false => Vec::new(),
     };
     let real = |(entry, caps): &(&'static baseline::BaselineEntry, FileCaps)| {
@@ -483,8 +499,10 @@ fn rights(
     })
 }
 
-/// The network, and the ports that a denied network still reaches or serves.
-fn network(sandbox: &Sandbox) -> Result<(NetworkMode, SharedPorts), PlanError> {
+/// The network mode, and the ports of localhost that a denied network still reaches or
+/// serves. Fails with `NotYet` for `ask()` and for host rules other than ports of localhost:
+/// this version has no gate.
+fn plan_network(sandbox: &Sandbox) -> Result<(NetworkMode, SharedPorts), PlanError> {
     let served = sandbox.serve.clone();
     let rule = match &sandbox.net {
         NetworkAccess::Deny => {
@@ -494,13 +512,15 @@ fn network(sandbox: &Sandbox) -> Result<(NetworkMode, SharedPorts), PlanError> {
         NetworkAccess::Allow => return Ok((NetworkMode::Allow, SharedPorts::default())),
         NetworkAccess::Ask => "net = ask()".to_owned(),
         NetworkAccess::Hosts { rules, default } => {
-            let allowed = || rules.iter().filter(|rule| rule.effect == Effect::Allow);
+            let grants_of_allow_rules = || rules.iter().filter(|rule| rule.effect == Effect::Allow);
             let by_port =
                 |rule: &NetRule| rule.host == HostPattern::Localhost && !rule.ports.is_empty();
-            if *default != Effect::Allow && allowed().all(by_port) {
+            if *default != Effect::Allow && grants_of_allow_rules().all(by_port) {
                 let judged = |port: &u16| sandbox.net.judge("localhost", *port).0 == Effect::Allow;
-                let mut reached: Vec<u16> =
-                    allowed().flat_map(|rule| rule.ports.iter().copied()).filter(judged).collect();
+                let mut reached: Vec<u16> = grants_of_allow_rules()
+                    .flat_map(|rule| rule.ports.iter().copied())
+                    .filter(judged)
+                    .collect();
                 reached.sort_unstable();
                 reached.dedup();
                 return Ok((NetworkMode::Deny, SharedPorts { reached, served }));
@@ -512,8 +532,9 @@ fn network(sandbox: &Sandbox) -> Result<(NetworkMode, SharedPorts), PlanError> {
     Err(PlanError::NotYet { rule, span: sandbox.span.clone() })
 }
 
-/// Refuses features of the language that this version cannot enforce.
-fn not_yet(sandbox: &Sandbox, ports: &SharedPorts) -> Result<(), PlanError> {
+/// Refuses `cow()` rules, and `lifetime: detached` together with a wall limit, ports or a
+/// `cache()`: this version cannot enforce them.
+fn refuse_unbuilt_features(sandbox: &Sandbox, ports: &SharedPorts) -> Result<(), PlanError> {
     let detached = sandbox.lifetime == Some(ProcessLifetime::Detached);
     let said = [
         // No launcher would be left to end the command in time, or to forward ports.
@@ -535,9 +556,10 @@ fn not_yet(sandbox: &Sandbox, ports: &SharedPorts) -> Result<(), PlanError> {
     }
 }
 
-/// Root's processes can be counted by the process numbers of a process namespace, which
-/// only a room has. The kernel's own limit leaves root's processes out.
-fn countable(tier: SandboxTier, host: &HostFacts) -> Result<(), String> {
+/// Fails with the reason if a limit on processes cannot be held for root. Root's processes
+/// can be counted only by the process numbers of a room's process namespace: the kernel's own
+/// limit (`RLIMIT_NPROC`) leaves root out.
+fn check_process_limit_for_root(tier: SandboxTier, host: &HostFacts) -> Result<(), String> {
     match &host.limits.process_numbers {
         _ if tier != SandboxTier::Room => Err("no process namespace can be made".to_owned()),
         Facility::Works => Ok(()),
@@ -545,6 +567,8 @@ fn countable(tier: SandboxTier, host: &HostFacts) -> Result<(), String> {
     }
 }
 
+/// Fails if the host lacks a mechanism that every tier needs: Landlock from ABI 3 on, and
+/// seccomp filters. Fails also below a seccomp listener of another sandbox.
 fn check_host(host: &HostFacts) -> Result<(), PlanError> {
     match host.landlock_abi {
         // Checked first: inside such a sandbox Landlock may be missing too.

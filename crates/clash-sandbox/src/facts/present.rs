@@ -13,6 +13,7 @@ use std::time::{Duration, SystemTime};
 use crate::baseline::BASELINE_ENTRIES;
 use crate::disk::Disk;
 
+/// The place of each baseline entry, and the directories that were read to find them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BaselinePlaces {
     /// The place of each entry, in the order of the table.
@@ -34,7 +35,8 @@ struct DirectoryStamp {
 const MIN_DIRECTORY_AGE: Duration = Duration::from_secs(3);
 
 impl BaselinePlaces {
-    /// `None` while a directory has changed too recently.
+    /// Looks for every entry on the disk. `None` if a directory cannot be read or has changed
+    /// in the last three seconds: a further change might not be noticed.
     pub(crate) fn look() -> Option<Self> {
         let disk = Disk::default();
         let places = disk.baseline_places();
@@ -49,6 +51,7 @@ impl BaselinePlaces {
         looked_into.iter().all(settled).then_some(Self { places, looked_into })
     }
 
+    /// True if every directory that was read still has the same identity and change time.
     pub(crate) fn is_unchanged(&self) -> bool {
         self.looked_into.iter().all(|was| DirectoryStamp::read(&was.dir).as_ref() == Some(was))
     }
@@ -57,7 +60,8 @@ impl BaselinePlaces {
         &self.places
     }
 
-    /// The places as one line of text. `None` if a path contains a line end or a tab.
+    /// The places as one line of text. `None` if a path contains a line end or a tab, or is
+    /// not UTF-8.
     pub(crate) fn to_line(&self) -> Option<String> {
         let mut line: String = self
             .places
@@ -79,6 +83,7 @@ impl BaselinePlaces {
         Some(line)
     }
 
+    /// Reads the line of [`Self::to_line`]. `None` if any part is not understood.
     pub(crate) fn from_line(line: &str) -> Option<Self> {
         let mut parts = line.split('\t');
         let marks = parts.next().filter(|marks| marks.len() == BASELINE_ENTRIES.len())?;
@@ -105,6 +110,7 @@ impl BaselinePlaces {
     }
 }
 
+/// One character for an entry: missing, at its own path, or elsewhere.
 fn mark(place: &Option<Cow<'static, Path>>, named: &str) -> char {
     match place {
         None => '-',
@@ -114,6 +120,7 @@ fn mark(place: &Option<Cow<'static, Path>>, named: &str) -> char {
 }
 
 impl DirectoryStamp {
+    /// `None` if the directory cannot be looked at.
     fn read(dir: &Path) -> Option<Self> {
         let meta = rustix::fs::stat(dir).ok()?;
         #[expect(clippy::useless_conversion, reason = "their sizes differ between systems")]
@@ -125,6 +132,7 @@ impl DirectoryStamp {
         })
     }
 
+    /// The time since the last change; `None` if the change lies in the future.
     fn age(&self, now: Duration) -> Option<Duration> {
         let (seconds, part) = self.changed;
         let changed = Duration::new(seconds.try_into().ok()?, part.try_into().ok()?);

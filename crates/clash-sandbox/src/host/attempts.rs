@@ -1,5 +1,5 @@
 //! Attempts to use kernel facilities. Each attempt runs in a child process that is killed
-//! afterwards.
+//! afterwards, after two seconds at most.
 
 mod listener;
 mod namespaces;
@@ -20,9 +20,9 @@ use crate::facts::{Facility, RoomSupport};
 use crate::linux::landlock;
 use crate::linux::sys::{self, ForkSide};
 use crate::plan::LANDLOCK_ABI_NEEDED;
-pub(super) use listener::listened_to;
-use listener::{seccomp_filter, seccomp_listener};
-pub(super) use namespaces::{DomainState, domain, process_numbers, rooms};
+pub(super) use listener::has_outer_listener;
+use listener::{try_filter, try_listener};
+pub(super) use namespaces::{DomainState, find_domain_state, try_process_numbers, try_rooms};
 use namespaces::{mount_namespace, overlay_mount, pid_namespace, room, user_namespace};
 
 /// A step that failed in a child: its index in the attempt's list of steps, and the error
@@ -81,13 +81,15 @@ fn room_hint(step: u8, errno: i32) -> &'static str {
     }
 }
 
+/// The facilities that one child process each can try. Landlock and whole rooms have attempts
+/// of their own.
 const ATTEMPTS: &[FacilityAttempt] = &[
     FacilityAttempt {
         name: "seccomp filter",
         purpose: "network and kernel surface rules of every sandbox",
         steps: &["no_new_privs", "assemble the filter", "install the filter", "use it"],
         hint: Some((0, "let the container runtime permit the seccomp system call")),
-        run: seccomp_filter,
+        run: try_filter,
     },
     FacilityAttempt {
         name: "seccomp listener",
@@ -104,7 +106,7 @@ const ATTEMPTS: &[FacilityAttempt] = &[
             0,
             "an outer sandbox with its own listener (one is allowed per process) blocks this",
         )),
-        run: seccomp_listener,
+        run: try_listener,
     },
     FacilityAttempt {
         name: "user namespace",
@@ -162,11 +164,12 @@ const ATTEMPTS: &[FacilityAttempt] = &[
     },
 ];
 
-pub(crate) fn all() -> Vec<ProbeItem> {
+/// Tries every facility, and describes each result for `clash doctor`.
+pub(crate) fn try_all() -> Vec<ProbeItem> {
     let mut items = vec![landlock_item()];
-    items.extend(ATTEMPTS.iter().map(attempt));
+    items.extend(ATTEMPTS.iter().map(run_attempt));
     items.push(room_item());
-    items.extend(surroundings::items());
+    items.extend(surroundings::describe_surroundings());
     items
 }
 
@@ -185,6 +188,8 @@ pub(super) fn missing(
     ProbeItem { name, outcome, detail: detail.into() }
 }
 
+/// The result for Landlock: its ABI, and an attempt to enter a domain if the ABI is new
+/// enough.
 fn landlock_item() -> ProbeItem {
     let name = "landlock";
     let abi = sys::landlock_abi();
@@ -203,7 +208,7 @@ fn landlock_item() -> ProbeItem {
             Some("use Linux 6.12 or newer"),
             detail,
         ),
-        _ => match in_child(landlock_domain) {
+        _ => match in_child(enter_landlock_domain) {
             Ok(Ok(())) => works(name, detail),
             Ok(Err(FailedStep { step, errno })) => {
                 let steps = ["no_new_privs", "enter a domain", "be denied by it"];
@@ -217,7 +222,7 @@ fn landlock_item() -> ProbeItem {
 }
 
 /// Enters a domain that grants nothing, and checks that it denies access.
-fn landlock_domain() -> Result<(), FailedStep> {
+fn enter_landlock_domain() -> Result<(), FailedStep> {
     rustix::thread::set_no_new_privs(true).at(0)?;
     landlock::enter_empty().map_err(|_| FailedStep { step: 1, errno: 0 })?;
     match openat(CWD, "/", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()) {
@@ -226,7 +231,8 @@ fn landlock_domain() -> Result<(), FailedStep> {
     }
 }
 
-fn attempt(attempt: &FacilityAttempt) -> ProbeItem {
+/// Runs one attempt in a child and describes the result. A failure names its step.
+fn run_attempt(attempt: &FacilityAttempt) -> ProbeItem {
     let name = attempt.name;
     let hint_at = |step: u8| attempt.hint.filter(|(from, _)| *from <= step).map(|(_, hint)| hint);
     match in_child(attempt.run) {
@@ -242,9 +248,12 @@ fn attempt(attempt: &FacilityAttempt) -> ProbeItem {
 }
 
 const MAX_ATTEMPT_TIME: Duration = Duration::from_secs(2);
+/// An alarm ends a child whose parent has died.
 const MAX_CHILD_SECONDS: u32 = 3;
 
-/// Runs `job` in a child and waits for its five-byte answer, at most [`MAX_ATTEMPT_TIME`].
+/// Runs `job` in a child and waits for its answer, at most [`MAX_ATTEMPT_TIME`]. The child is
+/// killed in any case. The outer error says that there was no answer; the inner one is the
+/// step of `job` that failed.
 fn in_child(job: fn() -> Result<(), FailedStep>) -> Result<Result<(), FailedStep>, String> {
     let (reader, writer) =
         pipe_with(PipeFlags::CLOEXEC).map_err(|e| format!("cannot make a pipe: {e}"))?;
@@ -262,7 +271,7 @@ fn in_child(job: fn() -> Result<(), FailedStep>) -> Result<Result<(), FailedStep
         }
         ForkSide::Parent(pid) => {
             drop(writer);
-            let answer = wait_for(reader);
+            let answer = read_answer(reader);
             if let Some(pid) = Pid::from_raw(pid) {
                 // The child is killed whether it has answered or not.
                 let _ = kill_process(pid, Signal::KILL);
@@ -281,7 +290,9 @@ fn in_child(job: fn() -> Result<(), FailedStep>) -> Result<Result<(), FailedStep
     }
 }
 
-fn wait_for(reader: OwnedFd) -> Result<[u8; 5], String> {
+/// The five bytes of the child's answer: `u8::MAX` first for success, else the step and the
+/// error number.
+fn read_answer(reader: OwnedFd) -> Result<[u8; 5], String> {
     let deadline = Instant::now() + MAX_ATTEMPT_TIME;
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
@@ -300,17 +311,19 @@ fn wait_for(reader: OwnedFd) -> Result<[u8; 5], String> {
     Ok(answer)
 }
 
+/// Tries a seccomp listener.
 pub(crate) fn notify() -> Facility {
-    facility("seccomp listener")
+    try_facility("seccomp listener")
 }
 
+/// Tries an overlay in a user namespace.
 pub(crate) fn overlay() -> Facility {
-    facility("overlayfs")
+    try_facility("overlayfs")
 }
 
-/// The result of one attempt, for the planner.
-fn facility(name: &str) -> Facility {
-    let item = ATTEMPTS.iter().find(|attempt| attempt.name == name).map(attempt);
+/// The result of the named attempt, for the planner.
+fn try_facility(name: &str) -> Facility {
+    let item = ATTEMPTS.iter().find(|attempt| attempt.name == name).map(run_attempt);
     match item.map(|item| item.outcome) {
         Some(ProbeOutcome::Works) => Facility::Works,
         Some(ProbeOutcome::Missing { what_happened, .. }) => Facility::missing(what_happened),
@@ -318,7 +331,8 @@ fn facility(name: &str) -> Facility {
     }
 }
 
-/// Whether copies in this directory can share their blocks.
+/// Whether copies in this directory can share their blocks. Tries it with two files without
+/// names, which leave nothing behind.
 pub(crate) fn reflink(directory: &Path) -> Facility {
     let unnamed = || {
         let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
@@ -335,10 +349,11 @@ pub(crate) fn reflink(directory: &Path) -> Facility {
     }
 }
 
+/// Tries a whole room. If that fails, the hint depends on the step and its error.
 fn room_item() -> ProbeItem {
     let name = "room";
     let purpose = "every sandbox that may write, or that denies inside what it allows";
-    match rooms() {
+    match try_rooms() {
         RoomSupport::Unprivileged => works(name, format!("{purpose}; in a user namespace")),
         RoomSupport::Root => works(name, format!("{purpose}; made by root")),
         RoomSupport::Impossible { why } => {

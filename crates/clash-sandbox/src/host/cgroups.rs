@@ -13,9 +13,10 @@ use crate::linux::cgroup::takes_a_process;
 
 const CGROUP_MOUNT: &str = "/sys/fs/cgroup";
 
-/// The cgroup in which one with these limits can be made. `None` if there is none, or the
-/// limits need none.
-pub(crate) fn find_parent(limits: &ResourceLimits) -> Option<PathBuf> {
+/// The cgroup of this process or the nearest one above it in which one with these limits can
+/// be made. `None` if there is none, or if neither memory nor processes are limited. Makes
+/// and removes a cgroup to find out.
+pub(crate) fn find_limit_parent(limits: &ResourceLimits) -> Option<PathBuf> {
     if limits.memory_bytes.is_none() && limits.processes.is_none() {
         return None;
     }

@@ -12,6 +12,7 @@ pub struct HostProbe {
     pub items: Vec<ProbeItem>,
 }
 
+/// One line of `clash doctor`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProbeItem {
     pub name: &'static str,
@@ -40,7 +41,7 @@ impl HostProbe {
 /// Tries every facility. Takes a few milliseconds; call it from a single thread.
 #[cfg(target_os = "linux")]
 pub fn probe() -> HostProbe {
-    HostProbe { items: super::attempts::all() }
+    HostProbe { items: super::attempts::try_all() }
 }
 
 #[cfg(not(target_os = "linux"))]

@@ -32,7 +32,8 @@ const BASELINE_SUM: u64 = {
     sum
 };
 
-/// Several programs, user namespaces and outer sandboxes may use the file in turn.
+/// The number of records in the file. Several programs, user namespaces and outer sandboxes
+/// may use it in turn.
 const MAX_RECORDS: usize = 4;
 
 const UNKNOWN: &str = "unknown";
@@ -41,8 +42,8 @@ const UNKNOWN: &str = "unknown";
 const MAX_RECORD_BYTES: usize = 16 * 1024;
 
 /// One line with everything on which the facts depend: the boot, the kernel, the user, the
-/// namespaces, the restrictions of outer sandboxes and security modules, and the table of
-/// the baseline.
+/// namespaces, the restrictions of outer sandboxes and security modules, and the table of the
+/// baseline. `None` if a part cannot be read; the facts are then not recorded.
 pub(super) fn key() -> Option<String> {
     // The mount time of /proc, which differs for each boot. On a machine without a clock,
     // the kernel version still counts. Reading `boot_id` takes seven times as long.
@@ -50,7 +51,7 @@ pub(super) fn key() -> Option<String> {
     let kernel = rustix::system::uname();
     let [release, version] = [kernel.release(), kernel.version()].map(CStr::to_string_lossy);
     let (seconds, part) = (boot.st_ctime, boot.st_ctime_nsec);
-    let (user, mount) = (stat("/proc/self/ns/user").ok()?.st_ino, mount()?);
+    let (user, mount) = (stat("/proc/self/ns/user").ok()?.st_ino, root_mount_id()?);
     let filtered = rustix::thread::secure_computing_mode().ok()?;
     let no_new_privs = rustix::thread::no_new_privs().ok()?;
     let uid = rustix::process::geteuid().as_raw();
@@ -66,18 +67,17 @@ pub(super) fn key() -> Option<String> {
     ))
 }
 
-/// The unique id of the root mount, which no other mount namespace has. Before Linux 6.8,
-/// the inode of the mount namespace.
-fn mount() -> Option<u64> {
+/// The unique id of the root mount, which no other mount namespace has. Before Linux 6.8, the
+/// inode of the mount namespace.
+fn root_mount_id() -> Option<u64> {
     const UNIQUE: StatxFlags = StatxFlags::from_bits_retain(0x4000);
     let root = statx(CWD, c"/", AtFlags::empty(), UNIQUE).ok();
     let unique = root.filter(|root| StatxFlags::from_bits_retain(root.stx_mask).contains(UNIQUE));
-    // Before Linux 6.8.
     let of_namespace = || stat("/proc/self/ns/mnt").ok().map(|namespace| namespace.st_ino);
     unique.map(|root| root.stx_mnt_id).or_else(of_namespace)
 }
 
-/// The single line of a kernel file, in one read.
+/// The first line of a kernel file, in one read. `None` if it is not UTF-8.
 fn line_of<'a>(file: &CStr, buffer: &'a mut [u8]) -> Option<&'a str> {
     let fd = openat(CWD, file, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
     let length = rustix::io::read(&fd, &mut *buffer).ok()?;
@@ -85,8 +85,9 @@ fn line_of<'a>(file: &CStr, buffer: &'a mut [u8]) -> Option<&'a str> {
     Some(text.trim_end_matches(['\0', '\n']))
 }
 
-pub(super) fn find(text: &str, key: &str) -> Option<HostFacts> {
-    text.split("\n\n").find_map(|record| parse(record, key))
+/// The facts of the first record with this key. A damaged record counts as missing.
+pub(super) fn find_record(text: &str, key: &str) -> Option<HostFacts> {
+    text.split("\n\n").find_map(|record| parse_record(record, key))
 }
 
 /// True if the newest record says that rooms can be made, whatever its key.
@@ -94,13 +95,14 @@ pub(super) fn has_rooms(text: &str) -> bool {
     text.lines().nth(2) == Some("rooms unprivileged")
 }
 
-/// Writes a record. A failure only costs time: the next launch probes again.
+/// Replaces the record with this key, or adds it as the newest; older ones beyond
+/// [`MAX_RECORDS`] go. A failure only costs time: the next launch probes again.
 pub(super) fn write(file: &Path, key: &str, host: &HostFacts) {
-    let before = text(file).unwrap_or_default();
+    let before = read_text(file).unwrap_or_default();
     let others = before.split("\n\n").filter(|record| {
         record.starts_with(RECORD_FORMAT) && record.lines().nth(1).is_some_and(|known| known != key)
     });
-    let mut all = show(key, host);
+    let mut all = record_text(key, host);
     for record in others.take(MAX_RECORDS - 1) {
         all.push('\n');
         all.push_str(record.trim_end());
@@ -113,8 +115,9 @@ pub(super) fn write(file: &Path, key: &str, host: &HostFacts) {
     }
 }
 
-/// The text of the file, if it belongs to the user.
-pub(super) fn text(file: &Path) -> Option<String> {
+/// The text of the file. `None` if it is not a regular file of this user, is larger than
+/// [`MAX_RECORD_BYTES`], or is not UTF-8.
+pub(super) fn read_text(file: &Path) -> Option<String> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let fd = openat(CWD, file, flags, Mode::empty()).ok()?;
     let meta = fstat(&fd).ok()?;
@@ -131,18 +134,19 @@ pub(super) fn text(file: &Path) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-fn show(key: &str, host: &HostFacts) -> String {
+/// The text of one record. Leaves out the facts that every launch asks the kernel for.
+fn record_text(key: &str, host: &HostFacts) -> String {
     let HostFacts {
         landlock_errata, notify, rooms, overlay, cgroup, reflink, around, present, ..
     } = host;
     let rooms = match rooms {
         RoomSupport::Unprivileged => "unprivileged".to_owned(),
         RoomSupport::Root => "root".to_owned(),
-        RoomSupport::Impossible { why } => format!("impossible {}", line(why)),
+        RoomSupport::Impossible { why } => format!("impossible {}", on_one_line(why)),
     };
     let facility = |facility: &Facility| match facility {
         Facility::Works => "works".to_owned(),
-        Facility::Missing { why } => format!("missing {}", line(why)),
+        Facility::Missing { why } => format!("missing {}", on_one_line(why)),
     };
     let landlock = match around.landlock {
         Some(true) => "inside",
@@ -155,7 +159,7 @@ fn show(key: &str, host: &HostFacts) -> String {
         ("rooms", rooms),
         ("notify", facility(notify)),
         ("overlay", facility(overlay)),
-        ("cgroup", line(&cgroup.within)),
+        ("cgroup", on_one_line(&cgroup.within)),
         ("delegated", facility(&cgroup.delegated)),
         ("reflink", facility(reflink)),
         ("errata", landlock_errata.to_string()),
@@ -170,12 +174,13 @@ fn show(key: &str, host: &HostFacts) -> String {
     text
 }
 
-/// Replaces line ends, so that a text stays on one line.
-fn line(text: &str) -> String {
+/// Replaces line ends by spaces, so that a text stays on one line.
+fn on_one_line(text: &str) -> String {
     text.replace(['\n', '\r'], " ")
 }
 
-fn parse(record: &str, key: &str) -> Option<HostFacts> {
+/// Reads one record. `None` if the key differs, or a line is missing, unknown or left over.
+fn parse_record(record: &str, key: &str) -> Option<HostFacts> {
     let mut lines = record.lines();
     if lines.next()? != RECORD_FORMAT || lines.next()? != key {
         return None;
@@ -187,13 +192,13 @@ fn parse(record: &str, key: &str) -> Option<HostFacts> {
             "root" => RoomSupport::Root,
             other => RoomSupport::Impossible { why: other.strip_prefix("impossible ")?.to_owned() },
         },
-        notify: facility(value("notify")?)?,
-        overlay: facility(value("overlay")?)?,
+        notify: parse_facility(value("notify")?)?,
+        overlay: parse_facility(value("overlay")?)?,
         cgroup: CgroupFacts {
             within: value("cgroup")?.to_owned(),
-            delegated: facility(value("delegated")?)?,
+            delegated: parse_facility(value("delegated")?)?,
         },
-        reflink: facility(value("reflink")?)?,
+        reflink: parse_facility(value("reflink")?)?,
         landlock_errata: value("errata")?.parse().ok()?,
         around: Surroundings {
             container: value("container")?.parse().ok()?,
@@ -214,7 +219,8 @@ fn parse(record: &str, key: &str) -> Option<HostFacts> {
     (lines.next() == Some("end") && lines.next().is_none()).then_some(host)
 }
 
-fn facility(text: &str) -> Option<Facility> {
+/// Reads `works` or `missing REASON`.
+fn parse_facility(text: &str) -> Option<Facility> {
     match text {
         "works" => Some(Facility::Works),
         other => other.strip_prefix("missing ").map(Facility::missing),
@@ -228,14 +234,14 @@ mod tests {
     use proptest::prelude::*;
     use std::os::unix::fs::MetadataExt;
 
-    fn dir() -> (tempfile::TempDir, std::path::PathBuf) {
+    fn temporary_file() -> (tempfile::TempDir, std::path::PathBuf) {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("host");
         (dir, file)
     }
 
     fn read(file: &Path, key: &str) -> Option<HostFacts> {
-        find(&text(file)?, key)
+        find_record(&read_text(file)?, key)
     }
 
     fn other() -> HostFacts {
@@ -247,16 +253,16 @@ mod tests {
 
     #[test]
     fn what_was_found_is_remembered_until_something_changes() {
-        let (dir, file) = dir();
+        let (dir, file) = temporary_file();
         let host = load_facts(&file);
         assert_eq!(host.rooms, probe_facts().rooms);
         let kept = fs::read_to_string(&file).unwrap();
         assert_eq!(load_facts(&file), host);
         // A false record with the right key is believed, so nothing was probed. One of
         // another boot is not believed.
-        fs::write(&file, show(&key().unwrap(), &other())).unwrap();
+        fs::write(&file, record_text(&key().unwrap(), &other())).unwrap();
         assert_eq!(load_facts(&file).rooms, other().rooms);
-        fs::write(&file, show("another boot", &other())).unwrap();
+        fs::write(&file, record_text("another boot", &other())).unwrap();
         assert!(!HostRecord::read(&file).promises_rooms());
         assert_eq!(load_facts(&file), host);
         assert_eq!(
@@ -269,9 +275,9 @@ mod tests {
 
     #[test]
     fn a_record_that_is_damaged_anywhere_is_not_there() {
-        let (_dir, file) = dir();
+        let (_dir, file) = temporary_file();
         let key = key().unwrap();
-        let whole = show(&key, &probe_facts());
+        let whole = record_text(&key, &probe_facts());
         for at in 0..whole.trim_end().len() {
             fs::write(&file, whole.get(..at).unwrap_or_default()).unwrap();
             assert_eq!(read(&file, &key), None, "cut at {at}");
@@ -293,7 +299,7 @@ mod tests {
 
     #[test]
     fn several_programs_keep_their_records_and_old_ones_go() {
-        let (_dir, file) = dir();
+        let (_dir, file) = temporary_file();
         for number in 0..6 {
             write(&file, &format!("key {number}"), &other());
             write(&file, &format!("key {number}"), &other());
@@ -304,7 +310,7 @@ mod tests {
 
     #[test]
     fn a_record_of_another_user_is_not_believed() {
-        let (_dir, file) = dir();
+        let (_dir, file) = temporary_file();
         write(&file, "key", &other());
         if std::os::unix::fs::chown(&file, Some(65_534), None).is_ok() {
             assert_eq!(read(&file, "key"), None);
@@ -332,23 +338,23 @@ mod tests {
             let rooms = match kind {
                 0 => RoomSupport::Unprivileged,
                 1 => RoomSupport::Root,
-                _ => RoomSupport::Impossible { why: line(&why) },
+                _ => RoomSupport::Impossible { why: on_one_line(&why) },
             };
             let host = HostFacts {
                 rooms,
-                notify: Facility::missing(line(&why)),
+                notify: Facility::missing(on_one_line(&why)),
                 overlay: Facility::Works,
                 cgroup: CgroupFacts { within, delegated: Facility::Works },
                 landlock_errata: errata,
                 around: Surroundings { container, landlock, listener },
                 ..HostFacts::bare()
             };
-            prop_assert_eq!(parse(show("k", &host).trim_end(), "k"), Some(host));
+            prop_assert_eq!(parse_record(record_text("k", &host).trim_end(), "k"), Some(host));
         }
 
         #[test]
         fn junk_is_never_a_record(text in "\\PC{0,200}") {
-            prop_assert_eq!(parse(&format!("{RECORD_FORMAT}\nk\n{text}"), "k"), None);
+            prop_assert_eq!(parse_record(&format!("{RECORD_FORMAT}\nk\n{text}"), "k"), None);
         }
     }
 }

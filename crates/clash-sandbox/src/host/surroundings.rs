@@ -12,18 +12,25 @@ use super::probe::ProbeItem;
 use crate::facts::{CgroupFacts, Facility, Surroundings};
 use crate::linux::{caps, cgroup as groups};
 
-pub(crate) fn look() -> Surroundings {
-    let landlock = match attempts::domain() {
+/// Whether this process is in a container, in a Landlock domain, and below a seccomp
+/// listener. The latter two are found by attempts in child processes.
+pub(crate) fn look_around() -> Surroundings {
+    let landlock = match attempts::find_domain_state() {
         DomainState::Outside => Some(false),
         DomainState::Inside => Some(true),
         DomainState::Unknown => None,
     };
-    Surroundings { container: container().is_some(), landlock, listener: attempts::listened_to() }
+    Surroundings {
+        container: container_mark().is_some(),
+        landlock,
+        listener: attempts::has_outer_listener(),
+    }
 }
 
-/// Looks for marks that container runtimes leave. They cannot hide that the kernel's first
-/// process namespace always has the same number. A missing mark proves nothing.
-pub(crate) fn container() -> Option<String> {
+/// The mark of a container that was found: a file that a runtime leaves, or a process
+/// namespace that is not the machine's first one, whose number is always the same. `None`
+/// proves nothing.
+pub(crate) fn container_mark() -> Option<String> {
     use std::os::unix::fs::MetadataExt;
     const FIRST_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
     let marks = ["/.dockerenv", "/run/.containerenv", "/run/systemd/container"];
@@ -35,7 +42,8 @@ pub(crate) fn container() -> Option<String> {
     other.then(|| "the process list is not the machine's".to_owned())
 }
 
-/// The cgroup of this process below the root of version 2.
+/// The path of this process's cgroup below the root of version 2, for example
+/// `/user.slice/…`. Fails with the reason if there is none.
 pub(crate) fn own_cgroup() -> Result<String, String> {
     let text = fs::read_to_string("/proc/self/cgroup")
         .map_err(|error| format!("/proc/self/cgroup cannot be read: {error}"))?;
@@ -45,15 +53,17 @@ pub(crate) fn own_cgroup() -> Result<String, String> {
         .ok_or_else(|| "this process is in no cgroup of version 2".to_owned())
 }
 
-pub(crate) fn cgroup() -> CgroupFacts {
+/// Whether a cgroup with a memory or a process limit can be made here. One of the two is
+/// enough.
+pub(crate) fn try_cgroup() -> CgroupFacts {
     match own_cgroup() {
         Ok(within) => {
             let memory =
                 ResourceLimits { memory_bytes: Some(1 << 40), ..ResourceLimits::default() };
             let processes = ResourceLimits { processes: Some(1), ..ResourceLimits::default() };
-            let delegated = match [memory, processes].iter().find_map(cgroups::find_parent) {
+            let delegated = match [memory, processes].iter().find_map(cgroups::find_limit_parent) {
                 Some(_) => Facility::Works,
-                None => Facility::Missing { why: undelegated(&within) },
+                None => Facility::Missing { why: why_undelegated(&within) },
             };
             CgroupFacts { within, delegated }
         }
@@ -61,8 +71,9 @@ pub(crate) fn cgroup() -> CgroupFacts {
     }
 }
 
-/// The likely reason why no cgroup with limits can be made.
-fn undelegated(within: &str) -> String {
+/// The likely reason why no cgroup with limits can be made. Removes leftover cgroups, and
+/// makes and removes one without limits to find out.
+fn why_undelegated(within: &str) -> String {
     let made = || -> Result<(), String> {
         let own = cgroup_root()?.join(within.trim_start_matches('/'));
         groups::sweep(&own);
@@ -86,15 +97,15 @@ fn cgroup_root() -> Result<PathBuf, String> {
     mounted.map(PathBuf::from).ok_or_else(|| "no cgroups of version 2 are mounted".to_owned())
 }
 
-/// The same facts in words.
-pub(crate) fn items() -> [ProbeItem; 5] {
-    [cgroup_item(), not_in_container(), not_in_landlock(), no_new_privs(), root()]
+/// The lines about the surroundings for `clash doctor`.
+pub(crate) fn describe_surroundings() -> [ProbeItem; 5] {
+    [cgroup_item(), not_in_container(), not_in_landlock(), no_new_privs(), plain_user()]
 }
 
 fn cgroup_item() -> ProbeItem {
     let name = "cgroup delegation";
     let purpose = "memory and process limits of a whole room";
-    match cgroup().delegated {
+    match try_cgroup().delegated {
         Facility::Works => works(name, purpose),
         Facility::Missing { why } => {
             let hint = "start the agent with `systemd-run --user --scope -p Delegate=yes`";
@@ -105,7 +116,7 @@ fn cgroup_item() -> ProbeItem {
 
 fn not_in_container() -> ProbeItem {
     let name = "not in a container";
-    match container() {
+    match container_mark() {
         Some(mark) => missing(
             name,
             mark,
@@ -119,7 +130,7 @@ fn not_in_container() -> ProbeItem {
 fn not_in_landlock() -> ProbeItem {
     let name = "not in a Landlock domain";
     let detail = "a sandbox inside a sandbox works, only mounts do not";
-    match attempts::domain() {
+    match attempts::find_domain_state() {
         DomainState::Outside => works(name, detail),
         DomainState::Inside => missing(
             name,
@@ -147,7 +158,7 @@ fn no_new_privs() -> ProbeItem {
     }
 }
 
-fn root() -> ProbeItem {
+fn plain_user() -> ProbeItem {
     let name = "plain user";
     if !rustix::process::geteuid().is_root() {
         return works(name, "no capabilities to drop");
@@ -167,8 +178,8 @@ mod tests {
 
     #[test]
     fn trying_a_cgroup_leaves_none_behind() {
-        let first = cgroup();
-        assert_eq!(first, cgroup());
+        let first = try_cgroup();
+        assert_eq!(first, try_cgroup());
         if let (Ok(root), Ok(own)) = (cgroup_root(), own_cgroup()) {
             let own = root.join(own.trim_start_matches('/'));
             assert!(crate::linux::cgroup::nothing_is_left(&own));

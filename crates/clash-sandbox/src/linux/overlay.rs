@@ -56,7 +56,7 @@ pub(crate) fn of_project(shared: &Path, own: &Path, overlay: bool) -> CacheMount
         return CacheMount::Missing;
     }
     // Looks the same, and is much faster.
-    if cache::is_empty(shared) {
+    if cache::is_empty_directory(shared) {
         return CacheMount::Plain(upper);
     }
     if overlay && let Ok((tree, lock)) = mounted(shared, own) {

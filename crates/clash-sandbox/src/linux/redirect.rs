@@ -32,7 +32,7 @@ pub(crate) fn given(plan: &SandboxPlan, command: &LaunchCommand) -> (SandboxPlan
             // Packages contain names that are protected elsewhere below the home.
             watch.rights.sandbox.fs.extend(rule(&redirect));
             if let Some(sight) = &mut watch.sight {
-                sight.tree(&redirect.to, TreeVisibility::Writable);
+                sight.set_tree(&redirect.to, TreeVisibility::Writable);
             }
         }
         plan.grants.push(grant);

@@ -47,7 +47,7 @@ pub(crate) fn given(
     if let Some(watch) = &mut plan.watch {
         watch.rights.own.push(path.into());
         if let Some(sight) = &mut watch.sight {
-            sight.tree(path, TreeVisibility::Writable);
+            sight.set_tree(path, TreeVisibility::Writable);
         }
     }
     let command = named(path, command);

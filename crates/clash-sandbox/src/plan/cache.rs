@@ -20,7 +20,7 @@ use clash_policy::{FsRule, NetworkAccess, PolicyPlaces, Sandbox, WriteTarget};
 
 use clash_policy::fnv::fnv_hash;
 
-/// The directory with the caches of all projects, below clash's own cache.
+/// The name of the directory with the caches of all projects, below clash's own cache.
 pub const PROJECTS: &str = "projects";
 
 /// Below a project's directory: one directory for each variable, without a room.
@@ -29,7 +29,8 @@ pub(crate) const VARIABLES: &str = "variables";
 /// A longer name is cut and gets a sum. File systems permit 255 bytes.
 const MAX_NAME_BYTES: usize = 200;
 
-/// The directory in `parent` that belongs to a path.
+/// The directory in `parent` that belongs to a path: its name is the path with `%` for `/`.
+/// Different paths have different names. A long name is cut and gets a hash.
 pub fn directory_of(parent: &Path, path: &Path) -> PathBuf {
     let mut name = Vec::new();
     for byte in path.as_os_str().as_bytes() {
@@ -48,7 +49,8 @@ pub fn directory_of(parent: &Path, path: &Path) -> PathBuf {
     parent.join(OsString::from_vec(name))
 }
 
-/// The path that belongs to a directory's name. A long path is cut off.
+/// The path to which a directory's name belongs: the reverse of [`directory_of`]. A long path
+/// was cut, so its end is missing.
 pub fn path_of(name: &OsStr) -> PathBuf {
     let mut path = Vec::new();
     let mut bytes = name.as_bytes().iter().peekable();
@@ -98,20 +100,23 @@ struct KnownCache {
     fetched: bool,
 }
 
+/// An entry without options and carried files.
 const fn known(at: &'static str, variable: &'static str, fetched: bool) -> KnownCache {
     KnownCache { at, variable, option: "", carried: &[], fetched }
 }
 
+/// A cache with downloaded content: without network, an empty one is useless.
 const fn fetched(at: &'static str, variable: &'static str) -> KnownCache {
     known(at, variable, true)
 }
 
+/// A cache whose content the tool can compute anew.
 const fn computed(at: &'static str, variable: &'static str) -> KnownCache {
     known(at, variable, false)
 }
 
-/// Tools read these variables.
-const KNOWN: &[KnownCache] = &[
+/// The caches that a variable can move. A tool without an entry has no such variable.
+const KNOWN_CACHES: &[KnownCache] = &[
     KnownCache { carried: &["config.toml", "config"], ..fetched("$CARGO_HOME", "CARGO_HOME") },
     KnownCache { carried: &["config"], ..fetched("$HOME/.cabal", "CABAL_DIR") },
     KnownCache { option: "-Dmaven.repo.local=", ..fetched("$HOME/.m2/repository", "MAVEN_OPTS") },
@@ -162,21 +167,25 @@ const KNOWN: &[KnownCache] = &[
     fetched("$ZIG_GLOBAL_CACHE_DIR", "ZIG_GLOBAL_CACHE_DIR"),
 ];
 
-fn known_at(rule: &FsRule) -> Option<&'static KnownCache> {
+/// The entry of the table for the rule's path or a directory above it, as the policy writes
+/// it.
+fn known_cache_of(rule: &FsRule) -> Option<&'static KnownCache> {
     let written = rule.pattern.fixed();
-    KNOWN.iter().find(|known| {
+    KNOWN_CACHES.iter().find(|known| {
         let below = written.strip_prefix(known.at);
         below.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     })
 }
 
-/// True if an empty cache is useless for this sandbox, because it has no network.
-fn is_useless_empty(rule: &FsRule, sandbox: &Sandbox) -> bool {
-    sandbox.net == NetworkAccess::Deny && known_at(rule).is_some_and(|known| known.fetched)
+/// True if the tool could not fill an empty cache: its content is downloaded, and the sandbox
+/// denies the network.
+fn is_useless_when_empty(rule: &FsRule, sandbox: &Sandbox) -> bool {
+    sandbox.net == NetworkAccess::Deny && known_cache_of(rule).is_some_and(|known| known.fetched)
 }
 
-/// True if a directory has no entries or is missing.
-pub(crate) fn is_empty(dir: &Path) -> bool {
+/// True if a directory has no entries or is missing. One that cannot be read counts as not
+/// empty.
+pub(crate) fn is_empty_directory(dir: &Path) -> bool {
     match std::fs::read_dir(dir) {
         Ok(mut entries) => entries.next().is_none(),
         Err(error) => error.kind() == std::io::ErrorKind::NotFound,
@@ -186,21 +195,24 @@ pub(crate) fn is_empty(dir: &Path) -> bool {
 /// True if a room need not mount a cache: the shared and the project's own are empty, and
 /// nothing can fill them.
 pub(crate) fn is_unused(rule: &FsRule, sandbox: &Sandbox, shared: &Path, own: &Path) -> bool {
-    is_useless_empty(rule, sandbox) && is_empty(shared) && is_empty(&own.join("upper"))
+    is_useless_when_empty(rule, sandbox)
+        && is_empty_directory(shared)
+        && is_empty_directory(&own.join("upper"))
 }
 
-/// The variable that leads a tool away from a shared cache, if the tool has one. Without
-/// network, a tool that needs downloaded content uses the shared cache until the project
-/// has its own.
-pub(crate) fn redirect(
+/// The variable that leads a tool to the project's own cache. `None` if the tool has no such
+/// variable, or if its options cannot hold the path (a space). `None` also without network,
+/// if the content is downloaded and the project has no cache of its own yet: the tool then
+/// reads the shared one.
+pub(crate) fn find_redirect(
     rule: &FsRule,
     sandbox: &Sandbox,
     places: &PolicyPlaces,
     project: &Path,
 ) -> Option<CacheRedirect> {
-    let KnownCache { at, variable, option, carried, .. } = known_at(rule)?;
+    let KnownCache { at, variable, option, carried, .. } = known_cache_of(rule)?;
     let to = project.join(VARIABLES).join(variable);
-    if is_useless_empty(rule, sandbox) && !to.exists() {
+    if is_useless_when_empty(rule, sandbox) && !to.exists() {
         return None;
     }
     // Tools split these options at spaces.
@@ -241,7 +253,7 @@ mod tests {
     #[test]
     fn every_variable_of_the_table_belongs_to_one_path() {
         let mut seen = Vec::new();
-        for KnownCache { at, variable, .. } in KNOWN {
+        for KnownCache { at, variable, .. } in KNOWN_CACHES {
             assert!(!seen.contains(variable), "{variable}");
             seen.push(variable);
             assert!(PolicyPlaces::imagined().expand(at).is_ok(), "{at}");

@@ -1,4 +1,4 @@
-//! The meaning of `cache()` on this host.
+//! The meaning of `cache()` on this host: mounts in a room, or read-only caches and variables.
 
 use std::path::PathBuf;
 
@@ -11,9 +11,10 @@ use crate::facts::{HostFacts, RoomSupport};
 use crate::plan::cache::{self, CacheRedirect, directory_of, is_cache};
 use crate::plan::report::{PlanReport, ReportLine};
 
-/// The sandbox for a host that cannot mount. The shared caches are read-only, and variables
-/// lead the tools to the project's own caches. `None` if rooms mount the caches.
-pub(super) fn without_mounts(
+/// The sandbox for a host or a request without cache mounts. The shared caches are read-only,
+/// and variables lead the tools to the project's own caches, if the request has a directory
+/// for them. `None` if the sandbox has no caches or a room mounts them.
+pub(super) fn replace_cache_mounts(
     request: &PlanRequest<'_>,
     host: &HostFacts,
     report: &mut PlanReport,
@@ -27,8 +28,8 @@ pub(super) fn without_mounts(
     for rule in sandbox.fs.iter_mut().filter(|rule| is_cache(rule)) {
         let own = request
             .caches
-            .and_then(|own| cache::redirect(rule, request.sandbox, request.places, own));
-        report.say(|| said(rule, own.as_ref()));
+            .and_then(|own| cache::find_redirect(rule, request.sandbox, request.places, own));
+        report.say(|| line_of_cache(rule, own.as_ref()));
         rule.caps = rule.caps.intersect(FileCaps::READ.union(FileCaps::EXECUTE));
         rule.writes = WriteTarget::InPlace;
         redirects.extend(own.filter(|own| !redirects.contains(own)));
@@ -36,10 +37,11 @@ pub(super) fn without_mounts(
     Some((sandbox, redirects))
 }
 
-/// Finds the caches that a room mounts. A missing one needs no directory on the host: the
-/// room's own root has one to mount on, unless the room shows the host's directory around
-/// the cache.
-pub(super) fn place(request: &PlanRequest<'_>, rules: &mut [ResolvedRule<'_>]) {
+/// Decides which caches the room mounts, by setting `found`. A useless empty cache counts as
+/// missing. A missing cache counts as a directory, because the room's own root gets one to
+/// mount on, unless the room shows the host's directory around it. Does nothing if the
+/// request has no directory for caches.
+pub(super) fn place_caches(request: &PlanRequest<'_>, rules: &mut [ResolvedRule<'_>]) {
     let Some(own) = request.caches else { return };
     let shown = |rule: &&ResolvedRule<'_>| {
         rule.rule.effect == Effect::Allow
@@ -61,7 +63,7 @@ pub(super) fn place(request: &PlanRequest<'_>, rules: &mut [ResolvedRule<'_>]) {
     }
 }
 
-fn said(rule: &clash_policy::FsRule, own: Option<&CacheRedirect>) -> ReportLine {
+fn line_of_cache(rule: &clash_policy::FsRule, own: Option<&CacheRedirect>) -> ReportLine {
     let text = format!("cache {} ({})", rule.pattern, rule.span);
     match own {
         Some(CacheRedirect { variable, to, .. }) => ReportLine::new(

@@ -11,8 +11,9 @@ use crate::facts::HostFacts;
 use crate::plan::report::{PlanReport, ReportLine};
 use crate::plan::room::{MountStep, RoomPlan};
 
-/// Reports the mechanism for each limit, and the processes to which it applies.
-pub(super) fn limits(
+/// Reports the mechanism for each limit that is set, and the processes to which it applies.
+/// [`report_files_limit`] reports the limit on files.
+pub(super) fn report_limits(
     report: &mut PlanReport,
     limits: &ResourceLimits,
     group: Option<&Path>,
@@ -34,8 +35,13 @@ pub(super) fn limits(
     }
 }
 
-/// Reports the limit on names only if the monitor counts, or nothing can be made.
-pub(super) fn files(report: &mut PlanReport, limits: &ResourceLimits, watch: Option<&WatchPlan>) {
+/// Reports the limit on names, if there is one. The monitor counts them; without a monitor
+/// nothing can be made.
+pub(super) fn report_files_limit(
+    report: &mut PlanReport,
+    limits: &ResourceLimits,
+    watch: Option<&WatchPlan>,
+) {
     let (mechanism, why) = match watch {
         Some(_) => ("monitor", "names that the room makes, less those it removes"),
         None => ("landlock", "no name can be made"),
@@ -50,7 +56,7 @@ pub(super) fn files(report: &mut PlanReport, limits: &ResourceLimits, watch: Opt
 }
 
 /// Reports each deny, and then the protections and gaps of the tier.
-pub(super) fn tier(
+pub(super) fn report_tier(
     report: &mut PlanReport,
     rules: &[ResolvedRule<'_>],
     watch: Option<&WatchPlan>,
@@ -59,24 +65,26 @@ pub(super) fn tier(
     host: &HostFacts,
 ) {
     for deny in rules.iter().filter(|rule| rule.rule.effect != Effect::Allow) {
-        report.say(|| denied(deny, watch, room));
+        report.say(|| line_of_deny(deny, watch, room));
     }
     if let Some(watch) = watch {
-        monitor(report, watch, room);
+        report_monitor(report, watch, room);
     }
-    network(report, net, room);
-    unix_sockets(report, room);
-    other_processes(report, watch, room);
-    kernel(report, host);
-    metadata(report, watch, room);
-    background(report, watch, room);
+    report_network(report, net, room);
+    report_unix_sockets(report, room);
+    report_other_processes(report, watch, room);
+    report_kernel_surface(report, host);
+    report_metadata(report, watch, room);
+    report_background(report, watch, room);
 }
 
-fn say(report: &mut PlanReport, rule: &str, mechanism: &'static str, why: &str) {
+fn add_line(report: &mut PlanReport, rule: &str, mechanism: &'static str, why: &str) {
     report.say(|| ReportLine::new(rule, mechanism, why));
 }
 
-fn monitor(report: &mut PlanReport, watch: &WatchPlan, room: Option<&RoomPlan>) {
+/// Reports the persistence paths, the files that git obeys, and the cost of the watched
+/// opens.
+fn report_monitor(report: &mut PlanReport, watch: &WatchPlan, room: Option<&RoomPlan>) {
     let kept = entries(&watch.rights.sandbox.protect).count();
     if kept > 0 {
         let why = "neither made nor changed at any depth of the project, nor can a directory \
@@ -101,10 +109,12 @@ fn monitor(report: &mut PlanReport, watch: &WatchPlan, room: Option<&RoomPlan>) 
              mount can: opening a file costs several times as much"
         }
     };
-    say(report, "names that do not exist yet", "monitor", why);
+    add_line(report, "names that do not exist yet", "monitor", why);
 }
 
-fn network(report: &mut PlanReport, net: NetworkMode, room: Option<&RoomPlan>) {
+/// Reports the mechanism of the network rule, and each port that the room shares with the
+/// host.
+fn report_network(report: &mut PlanReport, net: NetworkMode, room: Option<&RoomPlan>) {
     let (rule, mechanism, why) = match (net, room) {
         (NetworkMode::Deny, Some(_)) => {
             ("network deny", "network namespace", "it has a loopback of its own and nothing else")
@@ -120,7 +130,7 @@ fn network(report: &mut PlanReport, net: NetworkMode, room: Option<&RoomPlan>) {
             "TCP, UDP and the routing socket only: no raw, MPTCP, SCTP or VSOCK sockets",
         ),
     };
-    say(report, rule, mechanism, why);
+    add_line(report, rule, mechanism, why);
     let Some(room) = room else { return };
     let reached = "a process outside takes the connection and connects to this port of the host's \
          loopback, and to nothing else";
@@ -130,12 +140,12 @@ fn network(report: &mut PlanReport, net: NetworkMode, room: Option<&RoomPlan>) {
         [("localhost", &room.ports.reached, reached), ("serve", &room.ports.served, served)]
     {
         for port in ports {
-            say(report, &format!("{rule} {port}"), "forwarder", why);
+            add_line(report, &format!("{rule} {port}"), "forwarder", why);
         }
     }
 }
 
-fn unix_sockets(report: &mut PlanReport, room: Option<&RoomPlan>) {
+fn report_unix_sockets(report: &mut PlanReport, room: Option<&RoomPlan>) {
     let (mechanism, why) = match room.is_some_and(|room| room.unix_sockets) {
         true => (
             "mount namespace",
@@ -147,10 +157,14 @@ fn unix_sockets(report: &mut PlanReport, room: Option<&RoomPlan>) {
              listen on paths that Landlock cannot guard before ABI 9; connected stream pairs stay",
         ),
     };
-    say(report, "unix sockets", mechanism, why);
+    add_line(report, "unix sockets", mechanism, why);
 }
 
-fn other_processes(report: &mut PlanReport, watch: Option<&WatchPlan>, room: Option<&RoomPlan>) {
+fn report_other_processes(
+    report: &mut PlanReport,
+    watch: Option<&WatchPlan>,
+    room: Option<&RoomPlan>,
+) {
     let (mechanism, why) = match (room, watch) {
         (Some(_), _) => ("pid namespace + landlock", "no other process can be seen or reached"),
         (None, Some(_)) => (
@@ -162,11 +176,13 @@ fn other_processes(report: &mut PlanReport, watch: Option<&WatchPlan>, room: Opt
             "no signal, ptrace, memory, environment or descriptor of a process outside the sandbox",
         ),
     };
-    say(report, "other processes", mechanism, why);
+    add_line(report, "other processes", mechanism, why);
 }
 
-fn kernel(report: &mut PlanReport, host: &HostFacts) {
-    say(
+/// Reports the refused kernel calls, the dropped privileges and the closed descriptors. They
+/// are the same in every tier.
+fn report_kernel_surface(report: &mut PlanReport, host: &HostFacts) {
+    add_line(
         report,
         "kernel surface",
         "seccomp",
@@ -178,12 +194,14 @@ fn kernel(report: &mut PlanReport, host: &HostFacts) {
     } else {
         "no set-user-id gain, no capabilities"
     };
-    say(report, "privileges", "no_new_privs + capset", privileges);
+    add_line(report, "privileges", "no_new_privs + capset", privileges);
     let streams = "only stdin, stdout and stderr get through";
-    say(report, "inherited descriptors", "close_range", streams);
+    add_line(report, "inherited descriptors", "close_range", streams);
 }
 
-fn metadata(report: &mut PlanReport, watch: Option<&WatchPlan>, room: Option<&RoomPlan>) {
+/// Reports how much a command learns about paths without a grant: names, sizes, modes and
+/// times.
+fn report_metadata(report: &mut PlanReport, watch: Option<&WatchPlan>, room: Option<&RoomPlan>) {
     let (mechanism, why) = match (room, watch) {
         (Some(_), _) => (
             "mount namespace",
@@ -199,10 +217,11 @@ fn metadata(report: &mut PlanReport, watch: Option<&WatchPlan>, room: Option<&Ro
             "names, sizes, modes and times can be seen; none of them can be changed",
         ),
     };
-    say(report, "metadata outside the grants", mechanism, why);
+    add_line(report, "metadata outside the grants", mechanism, why);
 }
 
-fn background(report: &mut PlanReport, watch: Option<&WatchPlan>, room: Option<&RoomPlan>) {
+/// Reports the fate of processes that still run when the command ends.
+fn report_background(report: &mut PlanReport, watch: Option<&WatchPlan>, room: Option<&RoomPlan>) {
     let rule = "background processes";
     let (rule, mechanism, why) = match (room, watch) {
         (Some(RoomPlan { lives_on: true, .. }), _) => {
@@ -223,10 +242,12 @@ fn background(report: &mut PlanReport, watch: Option<&WatchPlan>, room: Option<&
             "the process list is visible, a daemon outlives the command",
         ),
     };
-    say(report, rule, mechanism, why);
+    add_line(report, rule, mechanism, why);
 }
 
-fn denied(
+/// The line about a deny or ask rule: a mount of its own, the monitor, its absence from the
+/// mount tree, or Landlock, which grants nothing there.
+fn line_of_deny(
     deny: &ResolvedRule<'_>,
     watch: Option<&WatchPlan>,
     room: Option<&RoomPlan>,
@@ -239,15 +260,15 @@ fn denied(
     });
     let text = deny.text();
     match own {
-        Some(MountStep::Cover { .. }) if !deny.wider() => {
+        Some(MountStep::Cover { .. }) if !deny.is_partial() => {
             ReportLine::new(text, "mount", "something empty is mounted over it")
         }
         Some(MountStep::Bind { access, .. } | MountStep::Rebind { access, .. })
-            if !deny.wider() =>
+            if !deny.is_partial() =>
         {
             ReportLine::new(text, "mount", format!("a mount of its own: {access}"))
         }
-        _ if watch.is_some() && deny.wider() => ReportLine::new(
+        _ if watch.is_some() && deny.is_partial() => ReportLine::new(
             text,
             "monitor",
             "the monitor judges each name when it is used, also new ones",

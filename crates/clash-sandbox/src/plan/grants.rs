@@ -7,7 +7,7 @@ use std::path::Path;
 use clash_policy::path::{LinkResolver, is_below};
 use clash_policy::{Effect, FileCaps, PathPattern};
 
-use super::rules::{FoundPath, ResolvedRule, real};
+use super::rules::{FoundPath, ResolvedRule, resolve_path};
 use super::{GrantReason, PathGrant, PlanError, PlanRequest, overlap};
 use crate::baseline;
 use crate::disk::Disk;
@@ -17,8 +17,9 @@ use crate::planted::{LinkCheck, RuleOnDisk};
 use crate::worktree::{self, WorktreeState};
 
 /// The grant of each allow rule, from its fixed part downwards. For a pattern this is more
-/// than the rule says.
-pub(super) fn allowed(
+/// than the rule says. A missing or unreachable path gets no grant, only a line in the
+/// report.
+pub(super) fn grants_of_allow_rules(
     rules: &[ResolvedRule<'_>],
     caches: Option<&Path>,
     report: &mut PlanReport,
@@ -37,7 +38,7 @@ pub(super) fn allowed(
             report.say(|| ReportLine::new(allow.text(), ReportLine::NOTHING, why));
             continue;
         }
-        let caps = allow.granted(rules);
+        let caps = allow.landlock_caps(rules);
         report.say(|| {
             let place = allow.real.display();
             if let Some(own) = caches.filter(|_| is_cache(allow.rule)) {
@@ -46,7 +47,7 @@ pub(super) fn allowed(
                 let why = format!("{why} {}", own.display());
                 return ReportLine::new(allow.text(), "mount + landlock", why);
             }
-            match (allow.wider(), caps == allow.rule.caps) {
+            match (allow.is_partial(), caps == allow.rule.caps) {
                 (true, true) => ReportLine::new(
                     allow.text(),
                     "landlock + monitor",
@@ -85,7 +86,7 @@ pub(super) fn allowed(
 
 /// Refuses a rule whose path has a link on its way that an earlier command may have
 /// planted, whatever its sandbox.
-pub(super) fn no_planted_links(
+pub(super) fn refuse_planted_links(
     request: &PlanRequest<'_>,
     rules: &[ResolvedRule<'_>],
 ) -> Result<(), PlanError> {
@@ -101,8 +102,8 @@ pub(super) fn no_planted_links(
     }
 }
 
-/// Adds the git directories of linked worktrees to the grants, for each rule with
-/// `follow_worktrees` whose directory is one.
+/// Adds the git directories of a linked worktree to the grants, for each allow rule with
+/// `follow_worktrees` whose directory is one. Drops every grant without rights.
 pub(super) fn add_worktrees(
     rules: &[ResolvedRule<'_>],
     grants: &mut Vec<PathGrant>,
@@ -148,10 +149,10 @@ pub(super) fn add_worktrees(
     grants.retain(|grant| !grant.caps.is_empty());
 }
 
-/// Adds the needs of the launcher. Its files are in places that a command may write, and
-/// have predictable names. If one has become a link since the launcher made it, a command
-/// has set a trap.
-pub(super) fn add_extra(
+/// Adds the needs of the launcher. Its files are in places that a command may write, and have
+/// predictable names. Fails with `Replaced` if one is a link now: a command has set a trap. A
+/// missing file gets no grant.
+pub(super) fn add_launcher_needs(
     request: &PlanRequest<'_>,
     grants: &mut Vec<PathGrant>,
     report: &mut PlanReport,
@@ -160,7 +161,7 @@ pub(super) fn add_extra(
         let name = || format!("{} {}", grant.caps, grant.path.display());
         // Resolved again: an earlier result may describe the file before it was replaced.
         let disk = Disk::default();
-        let (path, found) = real(&disk, &grant.path)
+        let (path, found) = resolve_path(&disk, &grant.path)
             .map_err(|source| PlanError::Extra { path: grant.path.clone(), source })?;
         let leaf = grant.path.file_name().unwrap_or_default();
         let expected = grant.path.parent().map(|dir| disk.real(dir).join(leaf));
@@ -180,8 +181,9 @@ pub(super) fn add_extra(
     Ok(())
 }
 
-/// The baseline entries that exist, with the rights that no rule takes from them.
-pub(super) fn baseline_left(
+/// The baseline entries that exist, with the rights that no rule takes from them. Leaves out
+/// /bin and similar if they are links into /usr.
+pub(super) fn remaining_baseline(
     disk: &Disk,
     rules: &[ResolvedRule<'_>],
     report: &mut PlanReport,
@@ -220,22 +222,23 @@ pub(super) fn baseline_left(
     left
 }
 
+/// Directories that most systems merge into /usr.
 const MERGED: [&str; 4] = ["/bin", "/sbin", "/lib", "/lib64"];
 
 /// True if one grant alone gives all these rights at the path.
-pub(super) fn covered(grants: &[PathGrant], path: &Path, caps: FileCaps) -> bool {
+pub(super) fn is_covered(grants: &[PathGrant], path: &Path, caps: FileCaps) -> bool {
     grants.iter().any(|g| is_below(path, &g.path) && g.caps.contains(caps))
 }
 
-/// Joins grants on one path, and drops those that a grant above already includes. Each rule
-/// costs microseconds per launch.
-pub(super) fn reduce(mut grants: Vec<PathGrant>) -> Vec<PathGrant> {
+/// Sorts the grants by path, joins those on one path, and drops those that a grant above
+/// already includes. Each rule costs microseconds per launch.
+pub(super) fn join_grants(mut grants: Vec<PathGrant>) -> Vec<PathGrant> {
     // Sorted by bytes: a directory still comes before its content. Stable: on one path the
     // policy's own grant stays before the baseline's and gives the reason.
     grants.sort_by(|a, b| a.path.as_os_str().cmp(b.path.as_os_str()));
     let mut kept: Vec<PathGrant> = Vec::with_capacity(grants.len());
     for grant in grants {
-        if covered(&kept, &grant.path, grant.caps) {
+        if is_covered(&kept, &grant.path, grant.caps) {
             continue;
         }
         match kept.last_mut().filter(|last| last.path.as_os_str() == grant.path.as_os_str()) {
@@ -246,8 +249,8 @@ pub(super) fn reduce(mut grants: Vec<PathGrant>) -> Vec<PathGrant> {
     kept
 }
 
-/// With a default of allow, grants everything in the root directory, except the room's own
-/// directories and the kernel's settings.
+/// With a default of allow, grants every real directory in the root except /proc, /sys and
+/// /dev. Does nothing for an unrestricted sandbox.
 pub(super) fn add_default(request: &PlanRequest<'_>, grants: &mut Vec<PathGrant>) {
     if request.sandbox.default != Effect::Allow || request.sandbox.unrestricted {
         return;

@@ -36,7 +36,10 @@ pub enum NestingError {
 }
 
 impl SandboxPlan {
-    /// Leaves the only possible monitor to the launchers inside.
+    /// Gives up the monitor, because a process can have only one, and pins the mounts
+    /// instead. Fails, and changes nothing, without a room or if a rule needs the monitor: a
+    /// rule about names, or a denied path that does not exist where the command may create
+    /// it.
     pub fn without_monitor(&mut self) -> Result<(), NestingError> {
         let room = self.room.as_mut().ok_or(NestingError::NoRoom)?;
         if let Some(watch) = &self.watch {
@@ -58,11 +61,13 @@ impl SandboxPlan {
         }
         self.watch = None;
         room.inside = RoomInterior::Monitors;
-        pin(room, &self.grants);
+        pin_mounted_directories(room, &self.grants);
         Ok(())
     }
 
-    /// Lets launchers make rooms inside this one.
+    /// Lets launchers make rooms inside this one. Fails for root, with an old Landlock, and
+    /// for a grant that mounts cannot express, for example `rw` without `cd` on a directory.
+    /// After such a failure the plan is still that of [`Self::without_monitor`].
     pub fn with_rooms_inside(&mut self) -> Result<(), NestingError> {
         self.without_monitor()?;
         if self.root {
@@ -99,10 +104,10 @@ impl SandboxPlan {
     }
 }
 
-/// Puts a mount on each directory between a grant and a mount below it. A directory could
-/// otherwise be renamed together with the mount inside. In other rooms the monitor prevents
-/// that; here a mount point does.
-fn pin(room: &mut RoomPlan, grants: &[PathGrant]) {
+/// Puts a mount on each directory between a writable grant and a mount below it. A directory
+/// could otherwise be renamed together with the mount inside. In other rooms the monitor
+/// prevents that; here a mount point does.
+fn pin_mounted_directories(room: &mut RoomPlan, grants: &[PathGrant]) {
     let mut pinned: Vec<PathBuf> = Vec::new();
     let mut steps = Vec::with_capacity(room.steps.len());
     for step in room.steps.drain(..) {

@@ -31,7 +31,8 @@ fn cuts_into(region: RuleRegion, fixed: &Path, granted: &Path) -> bool {
     }
 }
 
-/// True if a rule applies to part of a granted tree.
+/// True if a rule applies to part of a granted tree, by its real path or as the policy writes
+/// it. A rule about a directory without its content also cuts a grant on that directory.
 pub(super) fn cuts(rule: &ResolvedRule<'_>, granted: &Path) -> bool {
     let fixed = [&rule.real, &rule.written];
     fixed.into_iter().any(|fixed| cuts_into(rule.region(), fixed, granted))
@@ -41,7 +42,7 @@ pub(super) fn cuts(rule: &ResolvedRule<'_>, granted: &Path) -> bool {
             && rule.found == super::FoundPath::Directory
 }
 
-/// True if a deny or ask takes away part of the grant.
+/// True if a deny or ask takes away part of the rights of a grant.
 pub(super) fn takes_from(rule: &ResolvedRule<'_>, grant: &PathGrant) -> bool {
     if rule.rule.effect == Effect::Allow || !rule.rule.caps.intersects(grant.caps) {
         return false;
@@ -54,8 +55,9 @@ pub(super) fn takes_from(rule: &ResolvedRule<'_>, grant: &PathGrant) -> bool {
     outright || cuts(rule, &grant.path)
 }
 
-/// True if a rule denies something inside a baseline entry.
-pub(super) fn inside_baseline(disk: &Disk, rules: &[ResolvedRule<'_>]) -> bool {
+/// True if a rule denies or asks for something inside an entry of the baseline. The entry
+/// itself does not count.
+pub(super) fn denies_inside_baseline(disk: &Disk, rules: &[ResolvedRule<'_>]) -> bool {
     rules.iter().any(|rule| rule.rule.effect != Effect::Allow)
         && disk.baseline().any(|(entry, real)| baseline_caps(rules, entry, real).1)
 }
@@ -97,25 +99,28 @@ pub(super) fn baseline_caps(
     (caps, inside)
 }
 
-/// Keeps grants away from the cage where no mechanism can take rights out of a granted
-/// tree. Settings inside the project are the exception: the list of persistence paths
-/// protects them.
-pub(super) fn cage(request: &PlanRequest<'_>, grants: &[PathGrant]) -> Result<(), PlanError> {
-    each_caged(request, grants, |local, above, within| within || local && above)
-}
-
-/// As `cage`, where mounts or the monitor protect a cage inside a grant.
-pub(super) fn inside_cage(
+/// Fails if a grant touches the cage and only Landlock were to hold the sandbox, because
+/// Landlock cannot take rights out of a granted tree. Permitted: grants of the launcher and
+/// in the session's directory strictly inside the cage, grants around settings in the project
+/// (the list of persistence paths protects them), and reading those settings.
+pub(super) fn check_cage_for_landlock(
     request: &PlanRequest<'_>,
     grants: &[PathGrant],
 ) -> Result<(), PlanError> {
-    each_caged(request, grants, |_, above, within| within || above)
+    check_each_caged(request, grants, |local, above, within| within || local && above)
 }
 
-/// Calls `may` for every grant that touches a caged path. Its arguments: the path is in the
-/// project; the grant is strictly around it; the grant is the launcher's own and strictly
-/// inside it.
-fn each_caged(
+/// As [`check_cage_for_landlock`], but a grant may also be around a caged path: mounts or the
+/// monitor then protect it.
+pub(super) fn check_cage(request: &PlanRequest<'_>, grants: &[PathGrant]) -> Result<(), PlanError> {
+    check_each_caged(request, grants, |_, above, within| within || above)
+}
+
+/// Fails with `Caged` for the first grant that touches a caged path and that `permitted` does
+/// not permit. The arguments of `permitted`: the path is in the project; the grant is
+/// strictly around it; the grant is lent by the launcher and strictly inside it. Reading
+/// caged files of the project is always permitted.
+fn check_each_caged(
     request: &PlanRequest<'_>,
     grants: &[PathGrant],
     permitted: impl Fn(bool, bool, bool) -> bool,
@@ -129,7 +134,7 @@ fn each_caged(
             if !above && !inside {
                 continue;
             }
-            let lent = grant.why == GrantReason::Launcher || request.lends(&grant.path);
+            let lent = grant.why == GrantReason::Launcher || request.is_in_session_tmp(&grant.path);
             let within = lent && inside && !above;
             let reads = local && !grant.caps.intersects(FileCaps::CHANGE);
             if !reads && !permitted(local, above && !inside, within) {

@@ -9,6 +9,7 @@ use clash_policy::{Effect, FileCaps, PolicySpan};
 use super::{GrantReason, LANDLOCK_ABI_NEEDED};
 use crate::planted::SuspectLink;
 
+/// The reasons why a sandbox cannot be planned on this host.
 #[derive(Debug, thiserror::Error)]
 pub enum PlanError {
     #[error("this kernel offers no Landlock, which every sandbox needs for its file rules")]
@@ -46,7 +47,7 @@ pub enum PlanError {
     Port { port: u16, span: PolicySpan },
     #[error(
         "{span}: `{effect}` on `{rule}` takes away the right to execute inside `{}`, \
-         where that is allowed",
+         where that is grants_of_allow_rules",
         outer.display()
     )]
     Execute { effect: Effect, rule: String, span: PolicySpan, outer: PathBuf },

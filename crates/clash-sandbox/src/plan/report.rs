@@ -3,12 +3,14 @@
 
 use std::fmt;
 
+/// The lines of a report. Drops them unless made by `listening`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PlanReport {
     pub lines: Vec<ReportLine>,
     listens: bool,
 }
 
+/// One line: a rule or subject, the mechanism that holds it, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReportLine {
     /// The rule in the policy's words with its position, or the subject of the line.

@@ -20,6 +20,8 @@ use clash_policy::{Effect, FileCaps, FileUse, PolicyPlaces, Sandbox};
 use crate::caseless::folded;
 use crate::plan::{GrantReason, PathGrant};
 
+/// The rules of one sandbox with their real paths, and everything else that gives or takes
+/// rights.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SandboxRights {
     /// The rules have their paths on this disk.
@@ -46,7 +48,8 @@ pub struct SandboxRights {
 }
 
 impl SandboxRights {
-    /// All rights at a path.
+    /// All rights at a path, after the cage, the held files and the persistence paths. `HEAD`
+    /// of the project's linked worktree has none.
     pub fn caps(&self, path: &Path) -> FileCaps {
         let caged = self.caged(path);
         let may = |verdict: &PathVerdict| {
@@ -57,7 +60,8 @@ impl SandboxRights {
         may.fold(FileCaps::NONE, |caps, verdict| caps.union(verdict.caps))
     }
 
-    /// True if the rules, the baseline and the cage permit all of `needs`.
+    /// True if the rules, the baseline and the cage permit all of `needs`; false if this
+    /// cannot be decided. Persistence paths do not count here: see [`Self::kept`].
     pub fn permits(&self, path: &Path, needs: FileCaps) -> bool {
         self.permits_where(path, needs, true)
     }
@@ -71,8 +75,9 @@ impl SandboxRights {
         told && verdicts.iter().all(|one| self.permits_one(path, one, caged, own))
     }
 
-    /// The persistence path that forbids a use, under the path's own name or one that a
-    /// link gives it.
+    /// The mode of the persistence path that forbids a change, under the path's own name or
+    /// one that a link gives it. `None` if none does, or if `needs` contains no change.
+    /// `Always` if it cannot be decided.
     pub fn kept(&self, path: &Path, needs: FileCaps, links: &dyn LinkResolver) -> Option<KeepMode> {
         if !needs.intersects(FileCaps::CHANGE) {
             return None;
@@ -84,10 +89,10 @@ impl SandboxRights {
         }
         let world = JudgeContext { links, ..self.world() };
         let rule = self.rule_of(path, needs.intersect(FileCaps::CHANGE));
-        keep(kept(&self.sandbox, rule, path, needs, &world))
+        keep_mode_or_always(kept(&self.sandbox, rule, path, needs, &world))
     }
 
-    /// As `kept`, only by links.
+    /// As [`Self::kept`], but only under names that a link gives the path, not under its own.
     pub fn kept_by_link(
         &self,
         path: &Path,
@@ -96,11 +101,13 @@ impl SandboxRights {
     ) -> Option<KeepMode> {
         let world = JudgeContext { links, ..self.world() };
         let rule = self.rule_of(path, needs.intersect(FileCaps::CHANGE));
-        keep(kept_by_link(&self.sandbox, rule, path, needs, &world))
+        keep_mode_or_always(kept_by_link(&self.sandbox, rule, path, needs, &world))
     }
 
-    /// True if a use is refused on a volume that ignores case, whatever the rules say about
-    /// the exact name.
+    /// True if a use is refused on a volume that ignores case, because another spelling of
+    /// the name is denied, caged, held or a persistence path. `kept` holds the rights to
+    /// compare with the persistence paths. A name that cannot be folded is refused if `kept`
+    /// contains a change.
     pub(crate) fn refuses_folded(&self, path: &Path, needs: FileCaps, kept: FileCaps) -> bool {
         let Some(name) = folded(path) else { return kept.intersects(FileCaps::CHANGE) };
         let file = FileUse { path: path.to_path_buf(), needs, caseless: true };
@@ -127,7 +134,7 @@ impl SandboxRights {
     /// True if a persistence path forbids the use, given the rule that applies.
     fn keeps_by(&self, rule: Option<usize>, path: &Path, needs: FileCaps) -> bool {
         self.is_head_of_worktree(path)
-            || keep(kept(&self.sandbox, rule, path, needs, &self.world())).is_some()
+            || keep_mode_or_always(kept(&self.sandbox, rule, path, needs, &self.world())).is_some()
     }
 
     /// True if a path is `HEAD` of the project's own linked worktree. It is in the main
@@ -141,15 +148,17 @@ impl SandboxRights {
             })
     }
 
-    /// True if a link with this name would bypass the persistence paths.
+    /// True if a link with this name would bypass the persistence paths, or if this cannot be
+    /// decided.
     pub fn opens_way(&self, path: &Path) -> bool {
         let rule = self.rule_of(path, FileCaps::CREATE);
         opens_way(&self.sandbox, rule, path, &self.world()).unwrap_or(true)
     }
 
-    /// True if a link at one path may lead to another. The target must be readable, not
-    /// protected against writes, and nothing below it may be denied. A new repository of
-    /// the command is not protected.
+    /// True if a link at one path may lead to another. The target must be readable, no
+    /// credential and not protected, and nothing below it may be denied. If `covered`, the
+    /// target is in a repository that the command itself made, where persistence paths do not
+    /// count.
     pub(crate) fn may_lead(
         &self,
         at: &Path,
@@ -176,7 +185,9 @@ impl SandboxRights {
             && !self.enters_packages(at, to)
     }
 
-    /// The name of the temporary directory through which a path leads to the session's.
+    /// The name of a temporary directory, for example /tmp, through which a path leads to the
+    /// session's directory. `None` for paths in the project, the home, and grants without a
+    /// rule.
     pub(crate) fn tmp_name(&self, path: &Path) -> Option<&Path> {
         let hosts = [&self.places.project, &self.places.home];
         let given = self.given.iter().map(|grant| &grant.path);
@@ -187,15 +198,16 @@ impl SandboxRights {
     }
 
     /// The text of a link that leads to the same file inside and outside the room: the
-    /// session's own directory instead of /tmp.
+    /// session's own directory instead of /tmp. `None` if the text does not lead through a
+    /// name of the session's directory.
     pub(crate) fn text_for_outside(&self, text: &Path) -> Option<PathBuf> {
         let below = text.strip_prefix(self.tmp_name(text)?).ok()?;
         let session = self.lent.as_ref()?;
         Some(if below.as_os_str().is_empty() { session.clone() } else { session.join(below) })
     }
 
-    /// True if something at or below a path is protected only by that path, and not by its
-    /// name alone.
+    /// True if the path lies in the cage or in a held file, or contains one that its name
+    /// alone would not protect. False in the session's directory.
     fn hides_below(&self, path: &Path) -> bool {
         if self.lent.as_deref().is_some_and(|lent| is_below(path, lent)) {
             return false;
@@ -208,14 +220,15 @@ impl SandboxRights {
         })
     }
 
-    /// True if a link leads from where the list applies to where it does not.
+    /// True if a link leads from a path of the project where the list of persistence paths
+    /// applies into a package directory, where it does not, for example `vendor`.
     fn enters_packages(&self, at: &Path, to: &Path) -> bool {
         let [at, to] = [at, to].map(|path| path.strip_prefix(&self.places.project));
         let (Ok(at), Ok(to)) = (at, to) else { return false };
         self.sandbox.protect.standard && protect::is_in_packages(to) && !protect::is_in_packages(at)
     }
 
-    /// True if a path belongs to the system.
+    /// True if a path is in the system baseline, whatever its rights there.
     pub(crate) fn in_baseline(&self, path: &Path) -> bool {
         self.baseline.iter().any(|(base, _)| is_below(path, base))
     }
@@ -226,6 +239,7 @@ impl SandboxRights {
     }
 
     /// True if a directory can take the other's name without any change of rights below it.
+    /// False if this cannot be decided.
     pub fn alike_below(&self, one: &Path, other: &Path) -> bool {
         let places = self.cage.iter().chain(&self.held).chain(&self.own);
         let mut places = places.chain(self.given.iter().map(|grant| &grant.path));
@@ -236,6 +250,8 @@ impl SandboxRights {
         places.all(alike) && alike_below(&self.sandbox, one, other, &self.world()).unwrap_or(false)
     }
 
+    /// The context of the judge: paths are real, so no links are followed. The cage and the
+    /// baseline are left out, because [`Self::permits_one`] looks at them.
     fn world(&self) -> JudgeContext<'_> {
         JudgeContext {
             places: &self.places,
@@ -253,7 +269,7 @@ impl SandboxRights {
         each_by_rules(&self.sandbox, &file, &self.world()).unwrap_or_default()
     }
 
-    /// The rule that decides about a use of a path.
+    /// The index of the first rule that decides about one of these rights at a path.
     fn rule_of(&self, path: &Path, needs: FileCaps) -> Option<usize> {
         self.verdicts(path, needs).iter().find_map(|verdict| verdict.rule)
     }
@@ -277,6 +293,10 @@ impl SandboxRights {
             && !self.given.iter().any(launchers)
     }
 
+    /// True if one verdict of the rules permits its right. First the host's processes, held
+    /// files and the cage forbid; then an allow rule permits. Without a rule, the baseline
+    /// and (if `own`) the room's own places permit. Needs of the launcher and worktrees
+    /// permit unless a closer rule decided.
     fn permits_one(&self, path: &Path, verdict: &PathVerdict, caged: bool, own: bool) -> bool {
         let cap = verdict.caps;
         let changes = cap.intersects(FileCaps::CHANGE);
@@ -309,8 +329,8 @@ impl SandboxRights {
     }
 }
 
-/// If the list cannot decide, the path is protected.
-fn keep(entry: Result<Option<PersistencePath<'_>>, PathError>) -> Option<KeepMode> {
+/// The mode of an entry. If the list cannot decide, the path is protected: `Always`.
+fn keep_mode_or_always(entry: Result<Option<PersistencePath<'_>>, PathError>) -> Option<KeepMode> {
     entry.map_or(Some(KeepMode::Always), |entry| entry.map(|entry| entry.keep))
 }
 

@@ -50,7 +50,8 @@ impl SharedPorts {
 }
 
 impl RoomPlan {
-    /// The room's own places, which the command may use freely.
+    /// The room's own places, which the command may use freely: scratch directories, and
+    /// /dev/shm and the pseudo-terminals. The session's directory is not one of them.
     pub fn own(&self) -> Vec<PathBuf> {
         let mut own = Vec::new();
         for step in &self.steps {
@@ -65,8 +66,8 @@ impl RoomPlan {
         own
     }
 
-    /// True if the room shows a cache of the project at a path, and not the host's own
-    /// files.
+    /// True if the room shows a cache of the project at a path. False if the host's own files
+    /// are bound at exactly this path.
     pub(crate) fn has_cache_at(&self, path: &Path) -> bool {
         let mut caches = self.steps.iter().filter_map(|step| match step {
             MountStep::Cache { path, .. } => Some(path),

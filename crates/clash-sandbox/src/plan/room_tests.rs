@@ -254,9 +254,9 @@ proptest! {
         let caches = None;
         let request =
             PlanRequest { sandbox, places, cage, disk, extra, in_force, temporary, caches, doors: &[] };
-        let resolved = resolve(&request).unwrap();
-        let grants = allowed(&resolved, None, &mut PlanReport::default());
-        let rights = rights(&request, &resolved, &grants, &[]).unwrap();
+        let resolved = resolve_rules(&request).unwrap();
+        let grants = grants_of_allow_rules(&resolved, None, &mut PlanReport::default());
+        let rights = collect_rights(&request, &resolved, &grants, &[]).unwrap();
         let (request, rules, grants) = (&request, &resolved, &grants);
         let sources = MountSources { request, rules, grants, baseline: &[], rights: &rights };
         let judged = Judged { places, cwd: &places.project, links: disk, baseline: &[], cage: &[], lent: None };

@@ -21,6 +21,7 @@ pub(super) struct ResolvedRule<'a> {
     pub(super) found: FoundPath,
 }
 
+/// The type of a rule's path on this disk.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum FoundPath {
     Directory,
@@ -47,8 +48,10 @@ impl ResolvedRule<'_> {
         }
     }
 
-    /// True if a grant from the fixed part downwards gives more than the rule.
-    pub(super) fn wider(&self) -> bool {
+    /// True if the rule applies only to part of its tree: a pattern, the entries of a
+    /// directory, or a directory without its content. A grant from the fixed part downwards
+    /// then gives more than the rule.
+    pub(super) fn is_partial(&self) -> bool {
         match self.region() {
             RuleRegion::Below => false,
             RuleRegion::Exactly => self.found == FoundPath::Directory,
@@ -56,9 +59,11 @@ impl ResolvedRule<'_> {
         }
     }
 
-    /// The rights that an allow rule gives to Landlock.
-    pub(super) fn granted(&self, rules: &[ResolvedRule<'_>]) -> FileCaps {
-        if self.wider() {
+    /// The rights that an allow rule gives to Landlock: without execution if the rule is
+    /// partial, without those that a deny on the same path takes, and for a file without
+    /// create and delete.
+    pub(super) fn landlock_caps(&self, rules: &[ResolvedRule<'_>]) -> FileCaps {
+        if self.is_partial() {
             // The monitor cannot judge an `execve` before the kernel carries it out.
             return self.rule.caps.without(FileCaps::EXECUTE);
         }
@@ -81,14 +86,17 @@ impl ResolvedRule<'_> {
 }
 
 /// Looks up the path of each rule on this disk, except rules about `$TMPDIR` without a
-/// session.
-pub(super) fn resolve<'a>(request: &PlanRequest<'a>) -> Result<Vec<ResolvedRule<'a>>, PlanError> {
+/// session. Fails for an unknown variable, and for a path that cannot be resolved. A missing
+/// path is no error.
+pub(super) fn resolve_rules<'a>(
+    request: &PlanRequest<'a>,
+) -> Result<Vec<ResolvedRule<'a>>, PlanError> {
     let resolve = |rule: &'a FsRule| {
         let written = request.places.expand(rule.pattern.fixed()).map_err(|source| {
             PlanError::Path { rule: rule.pattern.to_string(), span: rule.span.clone(), source }
         })?;
         let (real, found) =
-            real(request.disk, &written).map_err(|source| PlanError::Unresolvable {
+            resolve_path(request.disk, &written).map_err(|source| PlanError::Unresolvable {
                 rule: rule.pattern.to_string(),
                 span: rule.span.clone(),
                 source,
@@ -97,11 +105,11 @@ pub(super) fn resolve<'a>(request: &PlanRequest<'a>) -> Result<Vec<ResolvedRule<
     };
     let rules = request.sandbox.fs.iter().filter(|rule| !request.is_about_own_tmp(rule));
     let mut rules = rules.map(resolve).collect::<Result<Vec<_>, PlanError>>()?;
-    super::caches::place(request, &mut rules);
+    super::caches::place_caches(request, &mut rules);
     Ok(rules)
 }
 
-/// The links on the way of the allow rules.
+/// The links on the way of the allow rules, from the written to the real path.
 pub(super) fn links_of(rules: &[ResolvedRule<'_>], disk: &Disk) -> Vec<PathBuf> {
     let linked = |rule: &&ResolvedRule<'_>| {
         rule.rule.effect == Effect::Allow && rule.written.as_os_str() != rule.real.as_os_str()
@@ -109,9 +117,9 @@ pub(super) fn links_of(rules: &[ResolvedRule<'_>], disk: &Disk) -> Vec<PathBuf> 
     rules.iter().filter(linked).flat_map(|rule| disk.links_on(&rule.written).0).collect()
 }
 
-/// Follows symlinks as far as the path exists, keeps the names behind that, and looks up
-/// the type.
-pub(super) fn real(disk: &Disk, path: &Path) -> io::Result<(PathBuf, FoundPath)> {
+/// Follows symlinks as far as the path exists, keeps the names behind that, and looks up the
+/// type. A missing or unreachable path is no error.
+pub(super) fn resolve_path(disk: &Disk, path: &Path) -> io::Result<(PathBuf, FoundPath)> {
     let real = disk.real(path);
     let found = match fs::metadata(&real) {
         Ok(meta) if meta.is_dir() => FoundPath::Directory,

@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 
 use clash_policy::FileCaps;
 
+/// The paths that a command of the watched tier may see.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VisiblePaths {
     places: BTreeMap<PathBuf, VisiblePlace>,
@@ -38,7 +39,7 @@ pub(crate) enum TreeVisibility {
 impl TreeVisibility {
     /// A tree is visible if the command has any right on it, and writable if it may change
     /// something there.
-    pub(crate) fn with(caps: FileCaps) -> Self {
+    pub(crate) fn for_caps(caps: FileCaps) -> Self {
         match caps {
             none if none.is_empty() => Self::Not,
             change if change.intersects(FileCaps::CHANGE) => Self::Writable,
@@ -58,16 +59,17 @@ pub enum PathVisibility {
 }
 
 impl VisiblePaths {
-    /// Shows or hides a path and everything below it.
-    pub(crate) fn tree(&mut self, path: &Path, shown: TreeVisibility) {
+    /// Shows or hides a path and everything below it. A shown path also shows the directories
+    /// on the way to it.
+    pub(crate) fn set_tree(&mut self, path: &Path, shown: TreeVisibility) {
         self.places.entry(path.to_path_buf()).or_default().tree = Some(shown);
         if shown != TreeVisibility::Not {
-            self.way(path);
+            self.show_way(path);
         }
     }
 
-    /// Shows a path without its content.
-    pub(crate) fn way(&mut self, path: &Path) {
+    /// Shows a path and the directories above it, without their other content.
+    pub(crate) fn show_way(&mut self, path: &Path) {
         for dir in path.ancestors() {
             self.places.entry(dir.to_path_buf()).or_default().way = true;
         }
@@ -76,21 +78,23 @@ impl VisiblePaths {
     /// How much of this path the command sees.
     pub fn visibility(&self, path: &Path) -> PathVisibility {
         let way = self.places.get(path).is_some_and(|place| place.way);
-        if way || self.in_tree(path) != TreeVisibility::Not {
+        if way || self.tree_visibility(path) != TreeVisibility::Not {
             PathVisibility::Seen
-        } else if path.parent().is_some_and(|dir| self.in_tree(dir) != TreeVisibility::Not) {
+        } else if path.parent().is_some_and(|dir| self.tree_visibility(dir) != TreeVisibility::Not)
+        {
             PathVisibility::Blank
         } else {
             PathVisibility::Hidden
         }
     }
 
-    /// True if a room would show the path on a read-only mount.
+    /// True if a room would show the path on a read-only mount, or not at all.
     pub fn is_read_only(&self, path: &Path) -> bool {
-        self.in_tree(path) != TreeVisibility::Writable
+        self.tree_visibility(path) != TreeVisibility::Writable
     }
 
-    fn in_tree(&self, path: &Path) -> TreeVisibility {
+    /// The visibility of the closest tree around a path; `Not` if there is none.
+    fn tree_visibility(&self, path: &Path) -> TreeVisibility {
         path.ancestors().find_map(|dir| self.places.get(dir)?.tree).unwrap_or(TreeVisibility::Not)
     }
 }
@@ -101,17 +105,17 @@ mod tests {
 
     fn sight() -> VisiblePaths {
         let mut sight = VisiblePaths::default();
-        sight.tree(Path::new("/usr"), TreeVisibility::ReadOnly);
-        sight.tree(Path::new("/home/u/app"), TreeVisibility::Writable);
-        sight.tree(Path::new("/home/u/app/secret"), TreeVisibility::Not);
-        sight.tree(Path::new("/home/u/app/secret/deep/shown"), TreeVisibility::Writable);
-        sight.tree(Path::new("/home/u/app/hidden"), TreeVisibility::Not);
-        sight.way(Path::new("/tmp"));
+        sight.set_tree(Path::new("/usr"), TreeVisibility::ReadOnly);
+        sight.set_tree(Path::new("/home/u/app"), TreeVisibility::Writable);
+        sight.set_tree(Path::new("/home/u/app/secret"), TreeVisibility::Not);
+        sight.set_tree(Path::new("/home/u/app/secret/deep/shown"), TreeVisibility::Writable);
+        sight.set_tree(Path::new("/home/u/app/hidden"), TreeVisibility::Not);
+        sight.show_way(Path::new("/tmp"));
         sight
     }
 
     #[track_caller]
-    fn all(look: PathVisibility, paths: &[&str]) {
+    fn assert_visibility(look: PathVisibility, paths: &[&str]) {
         paths
             .iter()
             .for_each(|path| assert_eq!(sight().visibility(Path::new(path)), look, "{path}"));
@@ -119,11 +123,11 @@ mod tests {
 
     #[test]
     fn trees_are_seen_with_the_directories_on_the_way_to_them() {
-        all(
+        assert_visibility(
             PathVisibility::Seen,
             &["/", "/usr", "/usr/bin/sh", "/home", "/home/u", "/home/u/app/x", "/tmp"],
         );
-        all(
+        assert_visibility(
             PathVisibility::Hidden,
             &["/etc", "/home/v", "/home/u/.ssh", "/home/u/.ssh/key", "/tmp/x"],
         );
@@ -138,12 +142,18 @@ mod tests {
 
     #[test]
     fn a_denied_path_inside_a_tree_shows_only_its_name() {
-        all(PathVisibility::Blank, &["/home/u/app/hidden"]);
-        all(PathVisibility::Hidden, &["/home/u/app/hidden/key", "/home/u/app/secret/deep/other"]);
+        assert_visibility(PathVisibility::Blank, &["/home/u/app/hidden"]);
+        assert_visibility(
+            PathVisibility::Hidden,
+            &["/home/u/app/hidden/key", "/home/u/app/secret/deep/other"],
+        );
     }
 
     #[test]
     fn an_allowed_path_inside_a_denied_one_is_visible() {
-        all(PathVisibility::Seen, &["/home/u/app/secret/deep/shown/x", "/home/u/app/secret/deep"]);
+        assert_visibility(
+            PathVisibility::Seen,
+            &["/home/u/app/secret/deep/shown/x", "/home/u/app/secret/deep"],
+        );
     }
 }

@@ -57,8 +57,9 @@ pub(super) fn report_own_tmp(
 }
 
 /// Repeats each rule about the session's directory for every other path at which the room
-/// shows it.
-pub(super) fn with_names(
+/// shows it, for example /tmp. Also notes these names in the rights. Changes nothing without
+/// a session.
+pub(super) fn repeat_tmp_rules(
     mut rights: SandboxRights,
     request: &PlanRequest<'_>,
     room: &RoomPlan,

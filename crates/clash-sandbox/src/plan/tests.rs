@@ -55,7 +55,7 @@ impl PlanWorld {
     }
 
     fn plan_for(&self, sandbox: &Sandbox, host: &HostFacts) -> Result<SandboxPlan, PlanError> {
-        self.reported(sandbox, host).map(|(plan, _)| plan).map_err(direct)
+        self.reported(sandbox, host).map(|(plan, _)| plan).map_err(unwrap_no_room)
     }
 
     fn reported(
@@ -94,7 +94,7 @@ impl PlanWorld {
                 text
             }
             Err(refusal) => {
-                let refusal = direct(refusal);
+                let refusal = unwrap_no_room(refusal);
                 format!("{refusal}\nhint: {}", refusal.hint().unwrap_or_default())
             }
         };
@@ -105,8 +105,8 @@ impl PlanWorld {
     }
 }
 
-/// The refusal of the direct tier alone.
-fn direct(refusal: PlanError) -> PlanError {
+/// The refusal inside `NoRoom`, or the refusal itself.
+fn unwrap_no_room(refusal: PlanError) -> PlanError {
     match refusal {
         PlanError::NoRoom { rule, .. } => *rule,
         other => other,
@@ -277,7 +277,7 @@ fn a_pattern_grants_its_tree_and_every_use_is_watched() {
     let watch = plan.watch.unwrap();
     let caps = |name: &str| watch.rights.caps(&world.places.project.join(name)).to_string();
     assert_eq!((caps("src/a.rs").as_str(), caps("src/a.c").as_str()), ("rwx", ""));
-    // Where nothing is allowed, these denies need no mechanism.
+    // Where nothing is grants_of_allow_rules, these denies need no mechanism.
     let children = PathPattern::Children("$PWD".into());
     for pattern in [&glob, &children] {
         let denied = world.plan(vec![rule(Effect::Deny, "r", pattern.clone())]).unwrap();

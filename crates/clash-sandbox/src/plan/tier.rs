@@ -2,7 +2,7 @@
 //! Also chooses the calls to watch.
 //!
 //! The direct tier is cheaper and needs no extra process. The planner takes it where it
-//! holds every rule: nothing is denied inside an allowed tree, and nothing may be changed
+//! holds every rule: nothing is denied inside an grants_of_allow_rules tree, and nothing may be changed
 //! at all. Then seccomp refuses every change of modes and times, which Landlock does not
 //! see. Everything else gets a room, or the monitor where no namespaces can be made.
 //!
@@ -31,9 +31,12 @@ use crate::plan::room::SharedPorts;
 use crate::plan::sight::{TreeVisibility, VisiblePaths};
 use crate::worktree;
 
-/// The direct tier if it is enough, else a room, else the watched tier. The tiers without a
-/// room need a newer Landlock.
-pub(super) fn choose(beyond_landlock: bool, host: &HostFacts) -> Result<SandboxTier, PlanError> {
+/// The direct tier if Landlock and seccomp are enough, else a room, else the watched tier.
+/// The tiers without a room need Landlock ABI 6, and fail with an older one.
+pub(super) fn choose_tier(
+    beyond_landlock: bool,
+    host: &HostFacts,
+) -> Result<SandboxTier, PlanError> {
     let tier = match (beyond_landlock, &host.rooms) {
         (true, RoomSupport::Unprivileged | RoomSupport::Root) => return Ok(SandboxTier::Room),
         (true, RoomSupport::Impossible { .. }) => SandboxTier::Watched,
@@ -55,18 +58,20 @@ pub(super) fn beyond_landlock(
     grants.iter().any(|grant| {
         grant.caps.intersects(FileCaps::CHANGE)
             || rules.iter().any(|rule| overlap::takes_from(rule, grant))
-    }) || rules.iter().any(|rule| rule.rule.effect == Effect::Allow && rule.wider())
-        || overlap::inside_baseline(request.disk, rules)
-        || overlap::cage(request, grants).is_err()
+    }) || rules.iter().any(|rule| rule.rule.effect == Effect::Allow && rule.is_partial())
+        || overlap::denies_inside_baseline(request.disk, rules)
+        || overlap::check_cage_for_landlock(request, grants).is_err()
         || limits.processes.is_some()
         || limits.wall_seconds.is_some()
         || request.sandbox.lifetime == Some(ProcessLifetime::Action)
         || temporary::wants_own_tmp(request)
 }
 
-/// True if nothing is denied inside a tree that may be changed. A mount over a denied path
-/// is not enough: it moves along if a process outside renames the directory.
-pub(super) fn plain(rights: &SandboxRights) -> bool {
+/// True if nothing is denied or protected inside a tree that may be changed: there are only
+/// allow rules for whole trees and single files, no persistence paths, and no cage inside. A
+/// mount over a denied path is not enough: it moves along if a process outside renames the
+/// directory.
+pub(super) fn denies_nothing_inside(rights: &SandboxRights) -> bool {
     use clash_policy::PathPattern::{Literal, Subpath};
     let sandbox = &rights.sandbox;
     let simple = |rule: &clash_policy::FsRule| {
@@ -82,33 +87,33 @@ pub(super) fn plain(rights: &SandboxRights) -> bool {
         && !rights.cage.iter().any(caged)
 }
 
-/// True if a room has to watch opens for reading. Rules about names need it, because no
-/// mount can hold them. A denied path that does not exist needs no watch: no process inside
-/// can make it.
-pub(super) fn reads(
+/// True if the monitor of a room has to judge opens for reading. Rules about names need it,
+/// because no mount can hold them. A denied path that does not exist needs no watch: no
+/// process inside can make it.
+pub(super) fn must_watch_reads(
     request: &PlanRequest<'_>,
     rules: &[ResolvedRule<'_>],
     grants: &[PathGrant],
 ) -> bool {
     let readable = |grant: &&PathGrant| grant.caps.contains(FileCaps::READ);
     let of_names =
-        |rule: &&ResolvedRule<'_>| rule.rule.caps.contains(FileCaps::READ) && rule.wider();
+        |rule: &&ResolvedRule<'_>| rule.rule.caps.contains(FileCaps::READ) && rule.is_partial();
     rules.iter().filter(of_names).any(|rule| match rule.rule.effect {
         Effect::Allow => matches!(rule.found, FoundPath::Directory | FoundPath::Other),
         _ => {
             grants.iter().filter(readable).any(|grant| overlap::takes_from(rule, grant))
-                || overlap::inside_baseline(request.disk, std::slice::from_ref(rule))
+                || overlap::denies_inside_baseline(request.disk, std::slice::from_ref(rule))
         }
     })
 }
 
 /// The refusal for a host without seccomp listeners, with the first rule that needs one.
-pub(super) fn unwatched(
+pub(super) fn refuse_unwatched(
     request: &PlanRequest<'_>,
     rules: &[ResolvedRule<'_>],
     why: &str,
 ) -> PlanError {
-    let taken = |rule: &&ResolvedRule<'_>| rule.rule.effect != Effect::Allow || rule.wider();
+    let taken = |rule: &&ResolvedRule<'_>| rule.rule.effect != Effect::Allow || rule.is_partial();
     let (rule, span) = match rules.iter().find(taken) {
         Some(rule) => (rule.rule.pattern.to_string(), &rule.rule.span),
         None if request.sandbox.limits.files.is_some() => {
@@ -122,9 +127,11 @@ pub(super) fn unwatched(
     PlanError::NoMonitor { rule, span: span.clone(), why: why.to_owned() }
 }
 
-/// The command's own temporary directory without a room. It is below the user's, unless a
-/// rule names that. Existing files there belong to other programs.
-pub(super) fn scratch(
+/// The temporary directory of a command in the watched tier: the session's, if the rules give
+/// any right to it; else a new one below the host's. `None` if a rule already decides about
+/// the host's temporary directory, or if this user cannot write there. Files of other
+/// programs in that directory stay closed.
+pub(super) fn plan_scratch(
     request: &PlanRequest<'_>,
     rights: &SandboxRights,
     report: &mut PlanReport,
@@ -156,37 +163,38 @@ pub(super) fn scratch(
     (mechanism != ReportLine::NOTHING).then_some(ScratchPlan::Below(tmp))
 }
 
-/// The visible paths, as a room would show them. A denied path that does not exist stays
-/// hidden when a process makes it.
-pub(super) fn sight(sources: &MountSources<'_>) -> VisiblePaths {
+/// The visible paths of the watched tier, as a room would show them. A denied path that does
+/// not exist stays hidden when a process makes it.
+pub(super) fn plan_visible_paths(sources: &MountSources<'_>) -> VisiblePaths {
     let mut sight = VisiblePaths::default();
     let mut mark = |path: &Path, file: bool| {
-        sight.tree(path, TreeVisibility::with(sources.caps(path, file)));
+        sight.set_tree(path, TreeVisibility::for_caps(sources.caps(path, file)));
     };
-    sources.rules.iter().filter(|rule| !rule.wider()).for_each(|rule| mark(&rule.real, false));
+    sources.rules.iter().filter(|rule| !rule.is_partial()).for_each(|rule| mark(&rule.real, false));
     let places = &sources.rights.places;
     let caged = sources.rights.cage.iter().filter(|path| !is_below(path, &places.project));
     caged.for_each(|path| mark(path, false));
-    sources.marks().iter().for_each(|(path, found)| mark(path, found.file));
+    sources.collect_marks().iter().for_each(|(path, found)| mark(path, found.file));
     let devices = sources.baseline.iter().map(|(entry, _)| Path::new(entry.path));
     let devices = devices.filter(|path| path.starts_with("/dev"));
-    devices.for_each(|path| sight.tree(path, TreeVisibility::Writable));
+    devices.for_each(|path| sight.set_tree(path, TreeVisibility::Writable));
     // Each process has its own part of /proc, whatever the rules say.
-    OWN_PATHS.map(Path::new).iter().for_each(|path| sight.tree(path, TreeVisibility::ReadOnly));
+    OWN_PATHS.map(Path::new).iter().for_each(|path| sight.set_tree(path, TreeVisibility::ReadOnly));
     let temporary = sources.request.disk.real(sources.request.temporary.host);
     let own = [Path::new("/tmp"), Path::new("/var/tmp"), &temporary, &places.home];
     let links = LINKS.map(Path::new).into_iter().filter(|path| path.is_symlink());
-    own.into_iter().chain(links).for_each(|path| sight.way(path));
+    own.into_iter().chain(links).for_each(|path| sight.show_way(path));
     let of_rules = links_of(sources.rules, sources.request.disk);
-    of_rules.iter().for_each(|path| sight.way(path));
+    of_rules.iter().for_each(|path| sight.show_way(path));
     sight
 }
 
 /// Paths that lead each process to its own files.
 const OWN_PATHS: [&str; 5] = ["/proc", "/dev/fd", "/dev/stdin", "/dev/stdout", "/dev/stderr"];
 
-/// True if ports connect a network of the room's own with the host. That needs a room.
-pub(super) fn crossing(
+/// True if the sandbox shares ports between its own network and the host. That needs a room:
+/// fails with `NoRoom` where none can be made.
+pub(super) fn ports_need_room(
     request: &PlanRequest<'_>,
     ports: &SharedPorts,
     host: &HostFacts,
@@ -201,10 +209,10 @@ pub(super) fn crossing(
     }
 }
 
-/// Refuses a rule that takes away only execution, where no mount can do it: a readable file
-/// could then be run. If the rule also takes away reading, the report describes the gap: a
-/// program that already exists there could be started.
-pub(super) fn execute(
+/// Refuses a deny of execution inside a grant that may execute, if no mount can hold it: a
+/// readable file could then be run. If the rule also denies reading, the plan stands, and the
+/// report describes the gap: a program that already exists there could be started.
+pub(super) fn check_execute_denies(
     request: &PlanRequest<'_>,
     rules: &[ResolvedRule<'_>],
     grants: &[PathGrant],
@@ -221,8 +229,8 @@ pub(super) fn execute(
             continue;
         };
         // The mount is at another name of the session's temporary directory.
-        let elsewhere = request.lends(&deny.real);
-        let mounted = room && !deny.wider() && deny.found != FoundPath::Missing && !elsewhere;
+        let elsewhere = request.is_in_session_tmp(&deny.real);
+        let mounted = room && !deny.is_partial() && deny.found != FoundPath::Missing && !elsewhere;
         let never_made = deny.found == FoundPath::Missing
             && deny.region() != RuleRegion::Anywhere
             && deny.rule.caps.contains(FileCaps::CREATE);
@@ -242,7 +250,7 @@ pub(super) fn execute(
             outer: outer.path.clone(),
         };
         return Err(match &host.rooms {
-            RoomSupport::Impossible { why } if !deny.wider() => {
+            RoomSupport::Impossible { why } if !deny.is_partial() => {
                 PlanError::NoRoom { rule: Box::new(refusal), why: why.clone() }
             }
             _ => refusal,
@@ -251,10 +259,11 @@ pub(super) fn execute(
     Ok(())
 }
 
-/// Files that git obeys besides the list of persistence paths: hooks outside `.git`, and
-/// files that tie a linked worktree to its repository. A command that may change the latter
-/// could put another repository, with its own hooks, in its place.
-pub(super) fn git_goes_by(
+/// Files that git obeys besides the list of persistence paths: the directory of
+/// `core.hooksPath` (unless the policy excepts it), the file `.git` of a linked worktree, and
+/// the files that tie it to its repository. A command that may change the latter could put
+/// another repository, with its own hooks, in its place.
+pub(super) fn find_files_git_obeys(
     places: &PolicyPlaces,
     grants: &[PathGrant],
     protect: &ProtectSettings,

@@ -43,6 +43,7 @@ pub(super) struct MountSources<'a> {
 
 /// A path at which the rights may change.
 pub(super) struct RightsMark {
+    /// True for everything but a directory.
     pub(super) file: bool,
     /// True if the policy or the baseline names the path. Then its socket files count.
     named: bool,
@@ -50,13 +51,15 @@ pub(super) struct RightsMark {
     cache: bool,
 }
 
+/// The form in which mounts can show a path: not at all, or with the access of one mount.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum MountShape {
     Hidden,
     Seen(MountAccess),
 }
 
-/// The surroundings of a mark.
+/// A mark that contains the current one. The innermost one is last in
+/// [`MountPlanner::outer`].
 struct OuterMark {
     path: PathBuf,
     shape: MountShape,
@@ -65,20 +68,21 @@ struct OuterMark {
     cache: bool,
 }
 
-/// The room, and whether it shows something that may not be read.
-pub(super) fn room(
+/// Plans the mounts of a room. The second value is true if the monitor has to judge reads:
+/// Landlock permits to read a visible path that the rules do not, or a rule is about a path
+/// inside the session's directory, whose mount is at only one of its names.
+pub(super) fn plan_room(
     sources: &MountSources<'_>,
     host: &HostFacts,
     own_network: bool,
     ports: SharedPorts,
 ) -> (RoomPlan, bool) {
-    let marks = sources.marks();
+    let marks = sources.collect_marks();
     let mut view = MountPlanner::new(sources, &marks, host);
     for (path, mark) in &marks {
-        view.mark(path, mark);
+        view.add_mark(path, mark);
     }
-    view.doors();
-    // A mount inside the session's directory is at only one of its names.
+    view.add_doors();
     let cut = |rule: &ResolvedRule<'_>| {
         let session = sources.request.temporary.session;
         session.is_some_and(|session| is_below(&rule.real, session) && rule.real != session)
@@ -90,7 +94,7 @@ pub(super) fn room(
     let user_namespace = host.rooms != RoomSupport::Root;
     let lives_on = sources.request.sandbox.lifetime == Some(ProcessLifetime::Detached);
     let returned = std::mem::take(&mut view.returned);
-    let steps = view.finish();
+    let steps = view.into_steps();
     let inside = RoomInterior::Commands;
     let room = RoomPlan {
         user_namespace,
@@ -106,8 +110,10 @@ pub(super) fn room(
 }
 
 impl MountSources<'_> {
-    /// The paths that exist and where the rights may change, in order.
-    pub(super) fn marks(&self) -> BTreeMap<PathBuf, RightsMark> {
+    /// The existing paths where the rights may change, in order: those of rules, grants
+    /// without a rule, the baseline, the cage outside the project, and the root's directories
+    /// under a default of allow. Reads the disk.
+    pub(super) fn collect_marks(&self) -> BTreeMap<PathBuf, RightsMark> {
         let mut marks = BTreeMap::new();
         let mut add = |path: &Path, found: FoundPath, named: bool| {
             let file = match found {
@@ -119,13 +125,14 @@ impl MountSources<'_> {
                 marks.entry(path.to_path_buf()).or_insert(RightsMark { file, named, cache: false });
             mark.named |= named;
         };
-        for rule in self.rules.iter().filter(|r| !r.wider() || r.rule.effect == Effect::Allow) {
+        for rule in self.rules.iter().filter(|r| !r.is_partial() || r.rule.effect == Effect::Allow)
+        {
             add(&rule.real, rule.found, true);
         }
         let caches = self.rules.iter().filter(|rule| is_cache(rule.rule));
         let caches: Vec<&PathBuf> = caches.map(|rule| &rule.real).collect();
         for grant in self.grants.iter().filter(|grant| !matches!(grant.why, GrantReason::Rule(_))) {
-            add(&grant.path, look(&grant.path), true);
+            add(&grant.path, look_up(&grant.path), true);
         }
         for (entry, _) in self.baseline {
             let path = Path::new(entry.path);
@@ -134,18 +141,18 @@ impl MountSources<'_> {
                 if LINKED.contains(&entry.path) {
                     let real = self.request.disk.real(path);
                     if !real.starts_with("/etc") {
-                        add(&real, look(&real), false);
+                        add(&real, look_up(&real), false);
                     }
                 }
             } else if entry.directory && !ROOM_OWN_PATHS.iter().any(|own| path.starts_with(own)) {
                 let linked = LINKED.contains(&entry.path).then(|| self.request.disk.real(path));
                 let path = linked.as_deref().unwrap_or(path);
-                add(path, look(path), false);
+                add(path, look_up(path), false);
             }
         }
         let project = &self.rights.places.project;
         for caged in self.request.cage.paths.iter().filter(|path| !is_below(path, project)) {
-            add(caged, look_at_link(self.request.disk, caged), false);
+            add(caged, look_up_unless_link(self.request.disk, caged), false);
         }
         if self.request.sandbox.default == Effect::Allow {
             for grant in
@@ -162,29 +169,30 @@ impl MountSources<'_> {
         marks
     }
 
-    /// The rights of the sandbox at a path, or at names below it.
+    /// The rights that the mounts must leave at a path: those of the rules, and those of
+    /// every allow pattern above the path, unless the path is caged. /etc counts as readable
+    /// if there is a baseline. Nothing can be created or deleted below a file.
     pub(super) fn caps(&self, path: &Path, file: bool) -> FileCaps {
         let mut caps = self.rights.caps(path);
-        // The whole of /etc is shown; Landlock permits to read only the baseline's files in
-        // it.
+        // The whole of /etc is visible. Landlock permits to read only the baseline's files there.
         if path == Path::new("/etc") && !self.baseline.is_empty() {
             caps = caps.union(FileCaps::READ);
         }
         let opened = |rule: &&ResolvedRule<'_>| {
-            rule.rule.effect == Effect::Allow && rule.wider() && is_below(path, &rule.real)
+            rule.rule.effect == Effect::Allow && rule.is_partial() && is_below(path, &rule.real)
         };
         let caged = self.request.cage.paths.iter().any(|caged| is_below(path, caged))
-            && !self.request.lends(path);
+            && !self.request.is_in_session_tmp(path);
         if !caged {
             for rule in self.rules.iter().filter(opened) {
-                caps = caps.union(rule.granted(self.rules));
+                caps = caps.union(rule.landlock_caps(self.rules));
             }
         }
         if file { caps.without(MAKING) } else { caps }
     }
 
     /// The rights that Landlock gives at a path. They add up from the root down.
-    fn landlock(&self, path: &Path) -> FileCaps {
+    fn landlock_caps(&self, path: &Path) -> FileCaps {
         let granted = self.grants.iter().filter(|grant| is_below(path, &grant.path));
         let caps = granted.fold(FileCaps::NONE, |caps, grant| caps.union(grant.caps));
         let entries =
@@ -195,14 +203,15 @@ impl MountSources<'_> {
 
 const MAKING: FileCaps = FileCaps::CREATE.union(FileCaps::DELETE);
 
-/// Links to directories with programs.
+/// Top directories that are links on most systems, for example /bin to /usr/bin.
 pub(super) const LINKS: [&str; 6] = ["/bin", "/sbin", "/lib", "/lib64", "/lib32", "/opt"];
 
 /// Baseline paths that a room has of its own, or lacks: cgroups and kernel settings would
 /// tell about the host.
 const ROOM_OWN_PATHS: [&str; 4] = ["/proc", "/dev", "/sys/fs/cgroup", "/sys/kernel"];
 
-fn look(path: &Path) -> FoundPath {
+/// The type of a path on the disk, links followed. Every error counts as missing.
+fn look_up(path: &Path) -> FoundPath {
     match fs::metadata(path) {
         Ok(meta) if meta.is_dir() => FoundPath::Directory,
         Ok(_) => FoundPath::Other,
@@ -210,8 +219,9 @@ fn look(path: &Path) -> FoundPath {
     }
 }
 
-/// Nothing can be mounted on a link; its target has a path of its own.
-fn look_at_link(disk: &Disk, path: &Path) -> FoundPath {
+/// As [`look_up`], but a link counts as missing: nothing can be mounted on it, and its target
+/// has a path of its own.
+fn look_up_unless_link(disk: &Disk, path: &Path) -> FoundPath {
     // Most caged paths do not exist. A link that leads nowhere is no mark either.
     if !disk.has(path) {
         return FoundPath::Missing;
@@ -223,13 +233,14 @@ fn look_at_link(disk: &Disk, path: &Path) -> FoundPath {
     }
 }
 
+/// Collects the steps of a room while the marks are walked from the root down.
 struct MountPlanner<'a> {
     sources: &'a MountSources<'a>,
     outer: Vec<OuterMark>,
     scratch: Vec<PathBuf>,
     /// Scratch places inside others, whose directories are fenced.
     nested: Vec<PathBuf>,
-    /// Directories and files on the room's own root.
+    /// Directories, files and links on the room's own root, and the mounts of temporary directories.
     skeleton: Vec<MountStep>,
     /// Top directories inside a scratch place that must not be scratch.
     fences: Vec<PathBuf>,
@@ -263,6 +274,8 @@ struct SessionPoint {
 }
 
 impl<'a> MountPlanner<'a> {
+    /// Starts with the parts that every room has: system links, temporary directories, the
+    /// home as an empty directory, and links on the way of rules.
     fn new(
         sources: &'a MountSources<'a>,
         marks: &BTreeMap<PathBuf, RightsMark>,
@@ -286,28 +299,28 @@ impl<'a> MountPlanner<'a> {
             unreadable: false,
             overlay: host.overlay.works(),
         };
-        view.links();
-        view.temporary(marks);
+        view.add_system_links();
+        view.add_temporary_directories(marks);
         let home = sources.request.disk.real(&sources.request.places.home);
-        view.directory(&home);
-        view.links_of_rules();
+        view.add_directory(&home);
+        view.add_links_of_rules();
         view
     }
 
-    /// Links of the user on the way of a rule, for example `~/.cargo`, which leads to
+    /// Repeats links of the user on the way of a rule, for example `~/.cargo`, which leads to
     /// `/data/cargo`. Only where no tree of the host shows them.
-    fn links_of_rules(&mut self) {
+    fn add_links_of_rules(&mut self) {
         for at in links_of(self.sources.rules, self.sources.request.disk) {
             let (Some(dir), Ok(to)) = (at.parent(), fs::read_link(&at)) else { continue };
-            if !self.has(&at) && self.sources.caps(dir, false).is_empty() {
-                self.directory(dir);
+            if !self.skeleton_has(&at) && self.sources.caps(dir, false).is_empty() {
+                self.add_directory(dir);
                 self.skeleton.push(MountStep::Link { at, to });
             }
         }
     }
 
-    /// /bin and similar, if they are links into /usr, and other links.
-    fn links(&mut self) {
+    /// Repeats those of [`LINKS`] that are links on the host, for example /bin to usr/bin.
+    fn add_system_links(&mut self) {
         for name in LINKS {
             if let Ok(to) = fs::read_link(name) {
                 self.skeleton.push(MountStep::Link { at: name.into(), to });
@@ -315,19 +328,24 @@ impl<'a> MountPlanner<'a> {
         }
     }
 
-    fn temporary(&mut self, marks: &BTreeMap<PathBuf, RightsMark>) {
+    /// Shows the session's directory as /tmp if the rules give any right to it. Otherwise,
+    /// and without a session, the room has empty temporary directories of its own.
+    fn add_temporary_directories(&mut self, marks: &BTreeMap<PathBuf, RightsMark>) {
         let request = self.sources.request;
         let host = request.disk.real(request.temporary.host);
         let session = request.temporary.session;
         match session.map(|session| (session, self.sources.caps(session, false))) {
-            Some((session, caps)) if !caps.is_empty() => self.session(session, caps, &host, marks),
-            _ => self.scratch(&host),
+            Some((session, caps)) if !caps.is_empty() => {
+                self.show_session_directory(session, caps, &host, marks)
+            }
+            _ => self.add_scratch_directories(&host),
         }
     }
 
-    /// Shows the session's directory in place of the host's. The first name is a mount. The
-    /// others are links to it, unless something else is mounted below them.
-    fn session(
+    /// Shows the session's directory as /tmp, /var/tmp and the host's `TMPDIR`, except where
+    /// a rule shows the host's own directory. The first name is a mount. The others are links
+    /// to it, unless something else is mounted below them.
+    fn show_session_directory(
         &mut self,
         session: &Path,
         caps: FileCaps,
@@ -342,18 +360,18 @@ impl<'a> MountPlanner<'a> {
         for name in [Path::new("/tmp"), Path::new("/var/tmp"), host] {
             let inside = self.session_at.iter().any(|other| is_below(name, other));
             let covered = marks.keys().any(|mark| mark != name && is_below(name, mark));
-            if covered || self.has(name) || !self.sources.caps(name, false).is_empty() {
+            if covered || self.skeleton_has(name) || !self.sources.caps(name, false).is_empty() {
                 continue;
             }
             if inside {
-                self.point(name, false);
+                self.add_session_point(name, false);
                 let (from, at) = (session.to_path_buf(), name.to_path_buf());
                 self.session_at.push(at.clone());
                 self.shown_inside = Some(MountStep::Show { from, at, access });
                 continue;
             }
             if let Some(parent) = name.parent() {
-                self.directory(parent);
+                self.add_directory(parent);
             }
             let at = name.to_path_buf();
             match self.session_at.first() {
@@ -369,9 +387,9 @@ impl<'a> MountPlanner<'a> {
         }
     }
 
-    /// Records a path of the host inside the session's directory. Returns `false` if the
-    /// path is not there.
-    fn point(&mut self, path: &Path, file: bool) -> bool {
+    /// Records a path of the host that is to be mounted inside a name of the session's
+    /// directory. Returns `false`, and records nothing, if the path is outside these names.
+    fn add_session_point(&mut self, path: &Path, file: bool) -> bool {
         let inside = |at: &&PathBuf| is_below(path, at) && path != at.as_path();
         let closest = self.session_at.iter().filter(inside).max_by_key(|at| at.as_os_str().len());
         let Some((top, below)) = closest.and_then(|at| {
@@ -390,8 +408,9 @@ impl<'a> MountPlanner<'a> {
         true
     }
 
-    /// Temporary directories that the policy does not grant are the room's own.
-    fn scratch(&mut self, tmp: &Path) {
+    /// Makes /tmp, /var/tmp and the host's `TMPDIR` empty writable directories of the room,
+    /// except those to which the rules give any right.
+    fn add_scratch_directories(&mut self, tmp: &Path) {
         for place in [Path::new("/tmp"), Path::new("/var/tmp"), tmp] {
             if self.scratch.iter().any(|other| other == place)
                 || !self.sources.caps(place, false).is_empty()
@@ -399,24 +418,27 @@ impl<'a> MountPlanner<'a> {
                 continue;
             }
             if self.scratch.iter().any(|other| is_below(place, other)) {
-                self.directory(place);
+                self.add_directory(place);
                 self.nested.push(place.to_path_buf());
                 continue;
             }
             if let Some(parent) = place.parent() {
-                self.directory(parent);
+                self.add_directory(parent);
             }
             self.skeleton.push(MountStep::Scratch { at: place.to_path_buf() });
             self.scratch.push(place.to_path_buf());
         }
     }
 
-    /// A directory on the room's own root, with its parents.
-    fn directory(&mut self, path: &Path) {
-        if self.session_at.iter().any(|at| at == path) || self.point(path, false) {
+    /// Makes a directory on the room's own root, with its parents. Inside the session's
+    /// directory it becomes a mount point. The first directory below a scratch place is
+    /// fenced: the command cannot write there.
+    fn add_directory(&mut self, path: &Path) {
+        if self.session_at.iter().any(|at| at == path) || self.add_session_point(path, false) {
             return;
         }
-        let mut missing: Vec<&Path> = path.ancestors().take_while(|dir| !self.has(dir)).collect();
+        let mut missing: Vec<&Path> =
+            path.ancestors().take_while(|dir| !self.skeleton_has(dir)).collect();
         while let Some(dir) = missing.pop() {
             let fence = self.scratch.iter().any(|scratch| dir.parent() == Some(scratch));
             if fence {
@@ -426,7 +448,8 @@ impl<'a> MountPlanner<'a> {
         }
     }
 
-    fn has(&self, dir: &Path) -> bool {
+    /// True if the room's own root already has a directory or a link with this path.
+    fn skeleton_has(&self, dir: &Path) -> bool {
         dir == Path::new("/")
             || self.skeleton.iter().any(|step| match step {
                 MountStep::Directory { at }
@@ -436,14 +459,16 @@ impl<'a> MountPlanner<'a> {
             })
     }
 
-    fn mark(&mut self, path: &Path, mark: &RightsMark) {
+    /// Adds the mount of one mark: none if it is as hidden or as accessible as the mark
+    /// around it. The marks must come in order, outer before inner.
+    fn add_mark(&mut self, path: &Path, mark: &RightsMark) {
         while self.outer.last().is_some_and(|outer| !is_below(path, &outer.path)) {
             self.outer.pop();
         }
         let around = self.outer.last().map_or(MountShape::Hidden, |outer| outer.shape);
         let caps = self.sources.caps(path, mark.file);
-        let shape = self.shape(path, caps);
-        self.sockets(path, mark, shape);
+        let shape = self.shape_of(path, caps);
+        self.note_sockets(path, mark, shape);
         if self.is_returned(path, mark) {
             self.returned.push(path.to_path_buf());
             return;
@@ -454,14 +479,14 @@ impl<'a> MountPlanner<'a> {
         match (around, shape) {
             (_, MountShape::Seen(MountAccess { write: true, .. })) if own => {
                 if around == MountShape::Hidden {
-                    self.show(path, mark.file);
+                    self.add_mount_point(path, mark.file);
                 }
-                self.cache(path, caps);
+                self.mount_cache(path, caps);
             }
             (MountShape::Hidden, MountShape::Hidden) => return,
             (MountShape::Seen(outer), MountShape::Seen(inner)) if outer == inner => return,
             (MountShape::Hidden, MountShape::Seen(access)) => {
-                self.show(path, mark.file);
+                self.add_mount_point(path, mark.file);
                 self.steps.push(MountStep::Bind { path: path.to_path_buf(), access });
             }
             (MountShape::Seen(outer), MountShape::Seen(access)) => {
@@ -483,15 +508,17 @@ impl<'a> MountPlanner<'a> {
         self.outer.push(OuterMark { path: path.to_path_buf(), shape, cover, cache });
     }
 
-    /// Mounts the project's own cache.
-    fn cache(&mut self, path: &Path, caps: FileCaps) {
+    /// Mounts the project's own cache over a shared one. Does nothing if the request has no
+    /// directory for caches.
+    fn mount_cache(&mut self, path: &Path, caps: FileCaps) {
         let request = self.sources.request;
         let Some(own) = request.caches.map(|own| directory_of(own, path)) else { return };
         let path = path.to_path_buf();
         self.steps.push(MountStep::Cache { path, own, caps, overlay: self.overlay });
     }
 
-    /// True for a file of the launcher that the session's directory hides.
+    /// True for a writable file of the launcher that lies directly in a directory which the
+    /// session's directory replaces. See [`RoomPlan::returned`].
     fn is_returned(&self, path: &Path, mark: &RightsMark) -> bool {
         let launchers =
             |grant: &PathGrant| grant.why == GrantReason::Launcher && grant.path == path;
@@ -502,22 +529,23 @@ impl<'a> MountPlanner<'a> {
             && self.sources.grants.iter().any(launchers)
     }
 
-    /// The form of a mark that mounts can express. They cannot take reading away from a
-    /// path that may be used otherwise.
-    fn shape(&mut self, path: &Path, caps: FileCaps) -> MountShape {
+    /// The form of a mark that mounts can express. They cannot take reading away from a path
+    /// that may be used otherwise; such a path is noted in `unreadable`.
+    fn shape_of(&mut self, path: &Path, caps: FileCaps) -> MountShape {
         if caps.is_empty() {
             return MountShape::Hidden;
         }
         let unreadable = !caps.contains(FileCaps::READ) && path != Path::new("/etc");
-        self.unreadable |= unreadable && self.sources.landlock(path).contains(FileCaps::READ);
+        self.unreadable |= unreadable && self.sources.landlock_caps(path).contains(FileCaps::READ);
         MountShape::Seen(MountAccess {
             write: caps.intersects(FileCaps::CHANGE),
             execute: caps.contains(FileCaps::EXECUTE),
         })
     }
 
-    /// Makes the mount point for a path on the room's own root.
-    fn show(&mut self, path: &Path, file: bool) {
+    /// Makes the mount point for a path: in the covered directory around it, in the session's
+    /// directory, or on the room's own root.
+    fn add_mount_point(&mut self, path: &Path, file: bool) {
         let cover = self.outer.last().and_then(|outer| outer.cover.map(|at| (at, &outer.path)));
         if let Some((at, covered)) = cover {
             if let (Ok(below), Some(MountStep::Cover { shows, .. })) =
@@ -528,20 +556,21 @@ impl<'a> MountPlanner<'a> {
             return;
         }
         if !file {
-            return self.directory(path);
+            return self.add_directory(path);
         }
-        if self.point(path, true) {
+        if self.add_session_point(path, true) {
             return;
         }
         if let Some(parent) = path.parent() {
-            self.directory(parent);
+            self.add_directory(parent);
         }
         self.skeleton.push(MountStep::File { at: path.to_path_buf() });
     }
 
-    /// Records sockets that a rule grants by name, and places where foreign sockets are
-    /// visible: a tree without the right to write, and a directory that all users share.
-    fn sockets(&mut self, path: &Path, mark: &RightsMark, shape: MountShape) {
+    /// Records a socket that a rule grants by name with the right to write. Records also
+    /// visible places that may have foreign sockets: a named tree without the right to write,
+    /// and a directory that all users share.
+    fn note_sockets(&mut self, path: &Path, mark: &RightsMark, shape: MountShape) {
         let MountShape::Seen(access) = shape else { return };
         if !mark.named {
             return;
@@ -556,7 +585,9 @@ impl<'a> MountPlanner<'a> {
         }
     }
 
-    fn finish(self) -> Vec<MountStep> {
+    /// All steps in the order of execution. Devices and /proc come last, with a cover over
+    /// /proc/kallsyms.
+    fn into_steps(self) -> Vec<MountStep> {
         let mut steps = self.skeleton;
         let fence =
             |path| MountStep::Rebind { path, access: MountAccess { write: false, execute: false } };

@@ -8,7 +8,8 @@ use crate::linux::bpf::{self, BpfInstruction};
 use crate::linux::seccomp;
 use crate::linux::sys::{self, ForkSide};
 
-pub(super) fn seccomp_filter() -> Result<(), FailedStep> {
+/// Installs the filter of sandboxes, and checks that it refuses a new user namespace.
+pub(super) fn try_filter() -> Result<(), FailedStep> {
     rustix::thread::set_no_new_privs(true).at(0)?;
     let program = seccomp::filter(seccomp::FilterSurface::default())
         .map_err(|_| FailedStep { step: 1, errno: 0 })?;
@@ -25,8 +26,9 @@ const TRAPPED_CALL: libc::c_long = libc::SYS_getpriority;
 /// Has the same address in a child.
 static POINTED_AT: u8 = 1;
 
-/// Answers a call of another process with a descriptor, as the monitor does.
-pub(super) fn seccomp_listener() -> Result<(), FailedStep> {
+/// Answers a call of another process with a descriptor, as the monitor does, and reads that
+/// process's memory.
+pub(super) fn try_listener() -> Result<(), FailedStep> {
     rustix::thread::set_no_new_privs(true).at(0)?;
     let trap = [
         BpfInstruction { code: bpf::LOAD, jt: 0, jf: 0, k: 0 },
@@ -70,9 +72,9 @@ pub(super) fn seccomp_listener() -> Result<(), FailedStep> {
     }
 }
 
-/// True if an outer listener receives the calls of this process. The kernel permits only
-/// one and reports `EBUSY`.
-pub(crate) fn listened_to() -> bool {
-    let failed = in_child(seccomp_listener).ok().and_then(Result::err);
+/// True if an outer listener receives the calls of this process. The kernel permits only one
+/// and reports `EBUSY`. False if this cannot be told.
+pub(crate) fn has_outer_listener() -> bool {
+    let failed = in_child(try_listener).ok().and_then(Result::err);
     failed.is_some_and(|FailedStep { step, errno }| step == 1 && errno == libc::EBUSY)
 }

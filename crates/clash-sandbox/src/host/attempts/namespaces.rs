@@ -14,8 +14,9 @@ use crate::linux::sys::{self, ForkSide};
 use crate::linux::{limits, namespaces};
 use crate::plan::room::{MountStep, RoomPlan, SharedPorts};
 
-/// How rooms can be made, found by making one with its own network and processes.
-pub(crate) fn rooms() -> RoomSupport {
+/// How rooms can be made, found by making one with its own network and processes. Root tries
+/// first without a user namespace.
+pub(crate) fn try_rooms() -> RoomSupport {
     let root = rustix::process::geteuid().is_root();
     if root && matches!(in_child(room_of_root), Ok(Ok(()))) {
         return RoomSupport::Root;
@@ -31,6 +32,7 @@ pub(crate) fn rooms() -> RoomSupport {
     RoomSupport::Impossible { why }
 }
 
+/// The steps of [`make_room`], by their index.
 const ROOM_STEPS: [&str; 6] = [
     "new namespaces",
     "the user's identity in the new namespace",
@@ -48,6 +50,8 @@ pub(super) fn room_of_root() -> Result<(), FailedStep> {
     make_room(false)
 }
 
+/// Makes a room with devices and /proc in it, as the launcher does. The room ends with this
+/// process.
 pub(super) fn make_room(user_namespace: bool) -> Result<(), FailedStep> {
     let room = RoomPlan {
         user_namespace,
@@ -95,7 +99,8 @@ pub(super) fn make_room(user_namespace: bool) -> Result<(), FailedStep> {
     }
 }
 
-/// Steps 0 to 3 of every attempt with a namespace.
+/// Makes a user namespace with the user's own id: steps 0 to 3 of every attempt with a
+/// namespace.
 pub(super) fn user_namespace() -> Result<(), FailedStep> {
     let (uid, gid) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
     sys::unshare(libc::CLONE_NEWUSER).at(0)?;
@@ -104,6 +109,7 @@ pub(super) fn user_namespace() -> Result<(), FailedStep> {
     write_file("/proc/self/gid_map", IdMap::new(gid).text()).at(3)
 }
 
+/// Mounts a tmpfs on /tmp in a new mount namespace.
 pub(super) fn mount_namespace() -> Result<(), FailedStep> {
     user_namespace()?;
     sys::unshare(libc::CLONE_NEWNS).at(4)?;
@@ -111,6 +117,7 @@ pub(super) fn mount_namespace() -> Result<(), FailedStep> {
     sys::mount(c"none", c"/tmp", Some(c"tmpfs"), 0, None).at(6)
 }
 
+/// Mounts an overlay on that tmpfs.
 pub(super) fn overlay_mount() -> Result<(), FailedStep> {
     mount_namespace()?;
     for name in [c"/tmp/l", c"/tmp/u", c"/tmp/w", c"/tmp/m"] {
@@ -120,6 +127,7 @@ pub(super) fn overlay_mount() -> Result<(), FailedStep> {
     sys::mount(c"none", c"/tmp/m", Some(c"overlay"), 0, Some(options)).at(8)
 }
 
+/// Checks that the first process of a new process namespace has the number 1.
 pub(super) fn pid_namespace() -> Result<(), FailedStep> {
     user_namespace()?;
     sys::unshare(libc::CLONE_NEWPID).at(4)?;
@@ -136,9 +144,10 @@ pub(super) fn pid_namespace() -> Result<(), FailedStep> {
     }
 }
 
-/// Whether root's processes can be limited by the process numbers of a namespace.
-pub(crate) fn process_numbers() -> Result<(), String> {
-    match in_child(number_processes) {
+/// Checks that the process numbers of a namespace can be limited, for limits on root's
+/// processes. Fails with the step and its error.
+pub(crate) fn try_process_numbers() -> Result<(), String> {
+    match in_child(limit_process_numbers) {
         Ok(Ok(())) => Ok(()),
         Ok(Err(FailedStep { step, errno })) => {
             let steps = ["unshare(NEWPID)", "fork into it", "limit its process numbers"];
@@ -149,7 +158,8 @@ pub(crate) fn process_numbers() -> Result<(), String> {
     }
 }
 
-pub(super) fn number_processes() -> Result<(), FailedStep> {
+/// Limits the process numbers of a new namespace to 100, from inside it.
+pub(super) fn limit_process_numbers() -> Result<(), FailedStep> {
     if sys::unshare(libc::CLONE_NEWPID).is_err() {
         sys::unshare(libc::CLONE_NEWUSER | libc::CLONE_NEWPID).at(0)?;
     }
@@ -169,6 +179,7 @@ pub(super) fn number_processes() -> Result<(), FailedStep> {
     }
 }
 
+/// Writes to an existing file in one call.
 pub(super) fn write_file(path: &str, text: &[u8]) -> rustix::io::Result<()> {
     let fd = openat(CWD, path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
     rustix::io::write(fd.as_fd(), text).map(drop)
@@ -216,10 +227,10 @@ pub(crate) enum DomainState {
     Unknown,
 }
 
-/// No call tells a process whether it is in a Landlock domain. But every domain denies
-/// changes of mounts, even to root in a new user namespace. The error is EPERM where
+/// Finds out whether this process is in a Landlock domain. No call tells it. But every domain
+/// denies changes of mounts, even to root in a new user namespace. The error is EPERM where
 /// `mount` itself is permitted.
-pub(crate) fn domain() -> DomainState {
+pub(crate) fn find_domain_state() -> DomainState {
     match in_child(mount_namespace) {
         Ok(Ok(())) => DomainState::Outside,
         Ok(Err(FailedStep { step: 5, errno })) if errno == libc::EPERM => DomainState::Inside,

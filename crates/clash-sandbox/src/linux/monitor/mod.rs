@@ -117,7 +117,7 @@ impl CallMonitor {
             let held = openat(&processes, "self/fd", HOLD, Mode::empty())?;
             for fd in [rustix::stdio::stdin(), rustix::stdio::stdout(), rustix::stdio::stderr()] {
                 if let Some(path) = place::real(&held, fd)? {
-                    sight.tree(&path, TreeVisibility::Writable);
+                    sight.set_tree(&path, TreeVisibility::Writable);
                 }
             }
         }

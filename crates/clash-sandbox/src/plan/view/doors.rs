@@ -7,9 +7,10 @@ use super::MountPlanner;
 use crate::plan::room::MountStep;
 
 impl MountPlanner<'_> {
-    /// Puts doors in the place of programs. A directory that commands may change gets none:
-    /// its programs run in the room.
-    pub(super) fn doors(&mut self) {
+    /// Adds the mounts of the doors. A directory gets none if commands may change it, or if
+    /// it lies unseen inside a mounted tree, where no mount point can be made: its programs
+    /// then run in the room.
+    pub(super) fn add_doors(&mut self) {
         for directory in self.sources.request.doors {
             let at = &directory.at;
             let caps = self.sources.caps(at, false);
@@ -22,7 +23,7 @@ impl MountPlanner<'_> {
                 if self.steps.iter().any(inside) {
                     continue;
                 }
-                self.directory(at);
+                self.add_directory(at);
             }
             self.steps.push(MountStep::Doors {
                 at: at.clone(),
