@@ -22,7 +22,7 @@ use std::path::{Component, Path, PathBuf};
 use clash_policy::path::{LinkResolver, ProtectedLink, is_below, normalise};
 use clash_policy::{FileCaps, ProtectSettings, protect};
 
-use crate::below::PathSet;
+use crate::below::PathMap;
 
 /// The kernel follows as many links.
 const MAX_LINKS: usize = 40;
@@ -37,14 +37,14 @@ const MAX_DIRECTORIES_SEEN: usize = 100_000;
 pub(crate) struct LinkAliases {
     names: Option<ListedNames>,
     /// A directory is in the set only together with those above it.
-    seen: PathSet,
+    seen: PathMap,
     found: Vec<ProtectedLink>,
 }
 
 impl LinkAliases {
-    /// Reads the directories from `root` to a path that is to be changed. If the path is
-    /// elsewhere, reads only `root`.
-    pub(crate) fn look(&mut self, path: &Path, root: &Path, protect: &ProtectSettings) {
+    /// Reads the directories from `root` to a path that is to be changed, except those read
+    /// before. If the path is elsewhere, reads only `root`.
+    pub(crate) fn look_on_way(&mut self, path: &Path, root: &Path, protect: &ProtectSettings) {
         let strictly = path != root && is_below(path, root);
         let first = if strictly { path.parent().unwrap_or(root) } else { root };
         let dirs = first.ancestors().take_while(|dir| is_below(dir, root));
@@ -58,19 +58,21 @@ impl LinkAliases {
         }
     }
 
-    /// A new directory is empty, so it counts as read.
-    pub(crate) fn made(&mut self, dir: &Path) {
+    /// Counts a directory that the command has just made as read, because it is empty.
+    pub(crate) fn note_new_directory(&mut self, dir: &Path) {
         if dir.parent().is_some_and(|above| self.seen.contains(above)) {
             self.seen.insert(dir, ());
         }
     }
 
-    /// Forgets a directory after a rename from it or to it.
-    pub(crate) fn moved(&mut self, dir: &Path) {
+    /// Forgets a directory and all below it after a rename from it or to it. Links that stay
+    /// inside the directory with their targets are forgotten too, and found again.
+    pub(crate) fn forget_moved(&mut self, dir: &Path) {
         self.seen.forget(dir);
         self.found.retain(|alias| !is_below(&alias.at, dir) || !is_below(&alias.to, dir));
     }
 
+    /// The found links that lead to a path or to a directory above it.
     pub(crate) fn leading_to(&self, path: &Path) -> Vec<ProtectedLink> {
         self.found.iter().filter(|alias| is_below(path, &alias.to)).cloned().collect()
     }
@@ -129,7 +131,7 @@ impl LinkAliases {
             here.push(name);
             let Ok(target) = fs::read_link(&here) else { continue };
             if here != at {
-                self.add(at, &here, root);
+                self.record_alias(at, &here, root);
             }
             let Some(fewer) = links.checked_sub(1) else { return };
             links = fewer;
@@ -145,19 +147,21 @@ impl LinkAliases {
                 names.push_front(part);
             }
         }
-        self.add(at, &here, root);
+        self.record_alias(at, &here, root);
     }
 
-    fn add(&mut self, at: &Path, to: &Path, root: &Path) {
+    /// Records that a link leads to a place. A link to the root or above it would protect
+    /// everything, so it is left out.
+    fn record_alias(&mut self, at: &Path, to: &Path, root: &Path) {
         let alias = ProtectedLink { at: at.to_path_buf(), to: to.to_path_buf() };
-        // A link to the root or above it would protect everything, so it is left out.
         if !is_below(root, to) && !self.found.contains(&alias) {
             self.found.push(alias);
         }
     }
 }
 
-/// True if a link leads to packages of the same tree.
+/// True if a link leads to packages of the same tree, for example to `vendor/front`. A link
+/// named `node_modules` does not count.
 fn leads_to_packages(at: &Path, root: &Path) -> bool {
     let Ok(text) = fs::read_link(at) else { return false };
     let to = at.parent().map(|dir| normalise(&dir.join(text)));
@@ -183,7 +187,7 @@ impl LinkResolver for RememberedLinks {
 
     fn aliases(&self, path: &Path, root: &Path, protect: &ProtectSettings) -> Vec<ProtectedLink> {
         let mut known = self.0.borrow_mut();
-        known.look(path, root, protect);
+        known.look_on_way(path, root, protect);
         known.leading_to(path)
     }
 }
@@ -217,13 +221,15 @@ impl ListedNames {
         Self { whole, partly, before_any }
     }
 
+    /// True if a name may be part of an entry. A name that is not UTF-8 gets the full
+    /// comparison.
     fn has(&self, name: &OsStr) -> bool {
-        // A name that is not UTF-8 gets the full comparison.
         let Some(text) = name.to_str() else { return true };
         self.whole.contains(text.to_ascii_lowercase().as_str())
             || self.partly.iter().any(|part| protect::is_named(part, name))
     }
 
+    /// True if any name in a directory of this name may be part of an entry.
     fn any_below(&self, name: &OsStr) -> bool {
         name.to_str().is_none_or(|text| self.before_any.contains(&text.to_ascii_lowercase()))
     }
@@ -234,8 +240,8 @@ enum EntryKind {
     Directory,
 }
 
-/// The links and directories in a directory. If it cannot be read, each name of the list is
-/// looked up.
+/// The links and directories in a directory; empty if it does not exist. If reading it is not
+/// permitted, each name of the list is looked up.
 fn children(dir: &Path, protect: &ProtectSettings) -> Vec<(OsString, EntryKind)> {
     let kind = |file: fs::FileType| {
         let directory = file.is_dir().then_some(EntryKind::Directory);
@@ -274,7 +280,7 @@ mod tests {
             symlink(to, at).unwrap();
         }
         let mut aliases = LinkAliases::default();
-        aliases.look(&root.join(path), &root, &ProtectSettings::default());
+        aliases.look_on_way(&root.join(path), &root, &ProtectSettings::default());
         let found = aliases.leading_to(&root.join(path)).into_iter();
         let mut found: Vec<String> =
             found.map(|a| a.at.strip_prefix(&root).unwrap().display().to_string()).collect();
@@ -331,17 +337,17 @@ mod tests {
         let protect = ProtectSettings::default();
         let mut aliases = LinkAliases::default();
         fs::create_dir(root.join("a")).unwrap();
-        aliases.look(&root.join("a/x"), &root, &protect);
+        aliases.look_on_way(&root.join("a/x"), &root, &protect);
         symlink("x", root.join("a/.envrc")).unwrap();
-        aliases.look(&root.join("a/x"), &root, &protect);
+        aliases.look_on_way(&root.join("a/x"), &root, &protect);
         assert!(
             aliases.leading_to(&root.join("a/x")).is_empty(),
             "no command inside could make it"
         );
         fs::rename(root.join("a"), root.join("b")).unwrap();
-        aliases.moved(&root.join("a"));
-        aliases.moved(&root.join("b"));
-        aliases.look(&root.join("b/x"), &root, &protect);
+        aliases.forget_moved(&root.join("a"));
+        aliases.forget_moved(&root.join("b"));
+        aliases.look_on_way(&root.join("b/x"), &root, &protect);
         assert_eq!(aliases.leading_to(&root.join("b/x")).len(), 1);
         assert!(!aliases.lead_below(&root.join("b")), "the link goes with what it leads to");
     }

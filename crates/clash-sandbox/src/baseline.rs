@@ -46,15 +46,17 @@ const LANGUAGES: &str = "language runtimes' own configuration";
 const DEVICES: &str = "the harmless devices";
 const KERNEL: &str = "facts about the machine and the process that runtimes read";
 
+/// An entry for a directory with everything in it.
 const fn tree(path: &'static str, caps: FileCaps, why: &'static str) -> BaselineEntry {
     BaselineEntry { path, directory: true, caps, why }
 }
 
+/// An entry for a single file or device.
 const fn file(path: &'static str, caps: FileCaps, why: &'static str) -> BaselineEntry {
     BaselineEntry { path, directory: false, caps, why }
 }
 
-/// Entries that are links on some systems.
+/// Entries that are links on some systems. A room needs their real paths.
 pub const LINKED: [&str; 4] = ["/etc/resolv.conf", "/etc/hosts", "/etc/ssl/certs", "/opt"];
 
 /// The table. A directory comes before the entries in it.

@@ -9,15 +9,15 @@ use std::path::Path;
 /// Real paths in byte order. The paths below `/a` lie between `/a/` and `/a0`, because `0`
 /// follows the slash.
 #[derive(Debug)]
-pub(crate) struct PathSet<T = ()>(BTreeMap<Box<[u8]>, T>);
+pub(crate) struct PathMap<T = ()>(BTreeMap<Box<[u8]>, T>);
 
-impl<T> Default for PathSet<T> {
+impl<T> Default for PathMap<T> {
     fn default() -> Self {
         Self(BTreeMap::new())
     }
 }
 
-impl<T> PathSet<T> {
+impl<T> PathMap<T> {
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
@@ -42,7 +42,7 @@ impl<T> PathSet<T> {
         self.0.remove(path.as_os_str().as_bytes());
     }
 
-    /// Drops a directory and everything below it.
+    /// Drops a directory and everything below it. `/a/b` does not drop `/a/b.c`.
     pub(crate) fn forget(&mut self, dir: &Path) {
         self.remove(dir);
         let dir = dir.as_os_str().as_bytes();
@@ -63,7 +63,7 @@ mod tests {
     #[test]
     fn dropping_a_directory_drops_only_paths_below_it() {
         let all = ["/a", "/a/b", "/a/b/c", "/a/b-c", "/a/b.c", "/a/b0", "/a/b/", "/ab"];
-        let mut set = PathSet::default();
+        let mut set = PathMap::default();
         all.iter().for_each(|path| set.insert(Path::new(path), ()));
         set.forget(Path::new("/a/b"));
         let left: Vec<&str> =

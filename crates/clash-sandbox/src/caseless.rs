@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 
 use clash_policy::text::is_default_ignorable;
 
-/// True if names in an existing directory ignore case.
+/// True if names in an existing directory ignore case: by the type of the file system, by the
+/// directory's flag, or because the directory answers to its own name in the other case. False
+/// if the directory cannot be looked at.
 #[cfg(target_os = "linux")]
 pub fn folds_names(dir: &Path) -> bool {
     use rustix::fs::{Mode, OFlags, ioctl_getflags, open, statfs};
@@ -37,7 +39,8 @@ pub fn folds_names(_: &Path) -> bool {
     true
 }
 
-/// True if a directory is also found under its name in the other case.
+/// True if a directory is also found under its name in the other case. False for a name
+/// without letters.
 #[cfg(target_os = "linux")]
 fn answers_to_other_case(dir: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;
@@ -62,7 +65,7 @@ pub(crate) fn folded(path: &Path) -> Option<PathBuf> {
             return None;
         }
         let seen = name.chars().filter(|c| !is_default_ignorable(*c));
-        let mut name: String = seen.flat_map(char::to_lowercase).map(plain).collect();
+        let mut name: String = seen.flat_map(char::to_lowercase).map(folded_letter).collect();
         // Some volumes ignore dots and spaces at the end.
         let end = name.trim_end_matches(['.', ' ']).len();
         if end > 0 {
@@ -73,14 +76,15 @@ pub(crate) fn folded(path: &Path) -> Option<PathBuf> {
     Some(folded)
 }
 
-/// True for the short form of a long name, as on FAT volumes.
+/// True for the short form of a long name, as on FAT volumes: at most 12 bytes, with a digit
+/// after `~`.
 fn is_short(name: &str) -> bool {
     let digit = |rest: &str| rest.starts_with(|c: char| c.is_ascii_digit());
     name.len() <= 12 && name.split('~').skip(1).any(digit)
 }
 
 /// The letters that full case folding puts in place of a letter.
-fn plain(c: char) -> String {
+fn folded_letter(c: char) -> String {
     match c {
         'ſ' => "s".into(),
         'ß' => "ss".into(),

@@ -1,4 +1,4 @@
-//! Resolves paths on this disk.
+//! Resolves paths on this disk: follows links, and tells whether a path exists.
 
 use std::borrow::Cow;
 use std::cell::{Cell, OnceCell, RefCell};
@@ -48,31 +48,32 @@ const MAX_LINKS: usize = 40;
 
 impl LinkResolver for Disk {
     fn real(&self, path: &Path) -> PathBuf {
-        self.find(path).moved.unwrap_or_else(|| path.to_path_buf())
+        self.resolve(path).moved.unwrap_or_else(|| path.to_path_buf())
     }
 
     fn git_is_steered(&self, dir: &Path, project: &Path, subcommand: &str) -> Option<String> {
-        crate::repository::steers(&self.real(dir), &self.real(project), subcommand)
+        crate::repository::find_steering(&self.real(dir), &self.real(project), subcommand)
     }
 
     fn aliases(&self, path: &Path, root: &Path, protect: &ProtectSettings) -> Vec<ProtectedLink> {
         let mut aliases = LinkAliases::default();
-        aliases.look(path, root, protect);
+        aliases.look_on_way(path, root, protect);
         aliases.leading_to(path)
     }
 }
 
 impl Disk {
-    /// A disk on which the places of the baseline's entries are known already, in the
-    /// order of the table.
+    /// A disk that knows the places of the baseline's entries already, in the order of the
+    /// table.
     pub(crate) fn with_baseline(places: Vec<Option<Cow<'static, Path>>>) -> Self {
         let disk = Self::default();
         let _ = disk.baseline.set(places);
         disk
     }
 
-    /// Where each entry of the baseline really is, in the order of the table. `None` for
-    /// an entry that this machine does not have.
+    /// The real path of each entry of the baseline, in the order of the table. `None` for an
+    /// entry that this machine does not have. Entries in /dev, /proc and /sys are not looked
+    /// up.
     pub(crate) fn baseline_places(&self) -> Vec<Option<Cow<'static, Path>>> {
         let place = |path: &'static str| {
             let named = Path::new(path);
@@ -97,7 +98,8 @@ impl Disk {
             .filter_map(|(entry, place)| Some((entry, place.as_deref()?)))
     }
 
-    /// The directories in which names were looked up.
+    /// The real paths of the existing directories in which names were looked up so far, with
+    /// repetitions.
     pub(crate) fn looked_into(&self) -> Vec<PathBuf> {
         let seen = self.seen.borrow();
         let dirs = seen.keys().filter_map(|path| split(Path::new(path)));
@@ -106,8 +108,9 @@ impl Disk {
         dirs.iter().map(|dir| self.real(dir)).filter(|dir| self.has(dir)).collect()
     }
 
-    /// Reads the names of a directory, unless there are many. For a caller that will ask
-    /// for many names, most of which do not exist.
+    /// Reads the names of a directory once, so that names that it lacks cost no further call.
+    /// Does nothing if it has more than 200 names or cannot be read. For a caller that will
+    /// ask for many names, most of which do not exist.
     pub fn list(&self, dir: &Path) {
         let dir = self.real(dir);
         if let Some(names) = names_in(&dir) {
@@ -115,7 +118,7 @@ impl Disk {
         }
     }
 
-    /// True if a name is known not to exist.
+    /// True if a listed directory has no such name. False if unknown.
     fn lacks(&self, path: &Path) -> bool {
         let listed = self.listed.borrow();
         let Some((dir, name)) = split(path).filter(|_| !listed.is_empty()) else { return false };
@@ -123,40 +126,43 @@ impl Disk {
         names.is_some_and(|(_, names)| !names.contains(&hash(name.as_bytes())))
     }
 
-    /// True if a path exists, after following links.
+    /// True if a path exists, after following links. A path that the user may not look at
+    /// counts as existing.
     pub fn has(&self, path: &Path) -> bool {
-        self.find(path).exists
+        self.resolve(path).exists
     }
 
-    /// The links on the way to a path, each by its real path, and the end of the way.
-    /// Always read from the disk.
+    /// The links on the way to a path, each by its real path, and the end of the way. Always
+    /// read from the disk. After 40 links, the rest of the way is taken as it is.
     pub fn links_on(&self, path: &Path) -> (Vec<PathBuf>, PathBuf) {
         walk(path, MAX_LINKS, read_link)
     }
 
-    /// The links in a directory; empty if it cannot be read.
+    /// The links in a directory itself, not below it; empty if it cannot be read.
     pub fn links_in(&self, dir: &Path) -> Vec<PathBuf> {
         if self.has(dir) { links_in(&self.real(dir)).unwrap_or_default() } else { Vec::new() }
     }
 
-    fn find(&self, path: &Path) -> ResolvedPath {
+    /// Resolves a path, which need not be normal: `..` and `.` are handled as in the kernel.
+    fn resolve(&self, path: &Path) -> ResolvedPath {
         let links = Cell::new(MAX_LINKS);
         if is_normal(path) {
-            // From the end of the path, so that a known directory ends the search.
-            return self.follow(path, &links);
+            return self.resolve_normal(path, &links);
         }
         let (real, exists) = self.follow_target(PathBuf::from("/"), path, &links);
         ResolvedPath { moved: Some(real), exists }
     }
 
-    fn follow(&self, path: &Path, links: &Cell<usize>) -> ResolvedPath {
+    /// Resolves a normal path, from the end, so that a known directory ends the search.
+    /// `links` counts how many more links may be followed; at 0 the path counts as missing.
+    fn resolve_normal(&self, path: &Path, links: &Cell<usize>) -> ResolvedPath {
         let Some((parent, name)) = split(path) else {
             return ResolvedPath { moved: None, exists: true };
         };
         if let Some(known) = self.seen.borrow().get(path.as_os_str()) {
             return known.clone();
         }
-        let above = self.follow(parent, links);
+        let above = self.resolve_normal(parent, links);
         let moved = above.moved.map(|parent| parent.join(name));
         // Below a missing directory there are no links.
         if !above.exists || links.get() == 0 {
@@ -192,7 +198,7 @@ impl Disk {
                 Component::ParentDir => drop(place.0.pop()),
                 Component::Normal(name) => {
                     place.0.push(name);
-                    let spot = self.follow(&place.0, links);
+                    let spot = self.resolve_normal(&place.0, links);
                     place = (spot.moved.unwrap_or(place.0), spot.exists);
                 }
                 Component::RootDir | Component::CurDir | Component::Prefix(_) => {}

@@ -8,7 +8,7 @@
 //! rules that match a name, the longest decides, and of two equally long ones the stricter.
 //!
 //! Names are compared without case. A suspicious name, for example `*_TOKEN`, is held back
-//! whatever its value is.
+//! unless the value is a switch (`1`, `true`) or, for tokens, a short number: `MAX_TOKENS=4096`.
 
 use std::ffi::{OsStr, OsString};
 
@@ -206,6 +206,7 @@ const NO_SECRETS: &[&str] = &[
 ];
 
 impl NamePattern {
+    /// True if the name, in upper case, fits the pattern.
     fn matches(self, name: &str) -> bool {
         match self {
             Is(whole) => name == whole,
@@ -240,35 +241,42 @@ const KEYS: &[(&str, usize)] = &[
     ("xoxe-", 20), ("xoxp-", 20), ("xoxr-", 20), ("xoxs-", 20), ("ya29.", 20),
 ];
 
-/// The reason to hold a variable back; `None` if it passes.
-pub fn reason(name: &str, value: &str) -> Option<&'static str> {
+/// The reason to hold a variable back, by its name or else by its value; `None` if it passes.
+/// Ignores the policy's rules.
+pub fn reason_to_hold_back(name: &str, value: &str) -> Option<&'static str> {
     by_name(name, value).or_else(|| by_value(value))
 }
 
+/// The reason to hold a variable back because of its name. A secret by name passes if its
+/// value is a switch or a short number.
 fn by_name(name: &str, value: &str) -> Option<&'static str> {
     let upper = name.to_ascii_uppercase();
     let (_, why) = TABLE.iter().find(|(pattern, _)| pattern.matches(&upper))?;
     let acquitted = *why == SECRET
-        && (NO_SECRETS.contains(&upper.as_str()) || is_switch(value) || counts(&upper, value));
+        && (NO_SECRETS.contains(&upper.as_str())
+            || is_switch(value)
+            || is_token_count(&upper, value));
     (!acquitted).then_some(*why)
 }
 
-/// For example `USE_OAUTH=true`.
+/// True for a value such as `true` in `USE_OAUTH=true`.
 fn is_switch(value: &str) -> bool {
     const SWITCHES: &[&str] = &["0", "1", "false", "no", "none", "off", "on", "true", "yes"];
     SWITCHES.iter().any(|switch| value.eq_ignore_ascii_case(switch))
 }
 
-/// For example `MAX_OUTPUT_TOKENS=32000`, a number of words.
-fn counts(upper: &str, value: &str) -> bool {
+/// True for a number of tokens, for example `MAX_OUTPUT_TOKENS=32000`.
+fn is_token_count(upper: &str, value: &str) -> bool {
     upper.contains("TOKEN") && value.len() < 10 && value.bytes().all(|byte| byte.is_ascii_digit())
 }
 
+/// The reason to hold a variable back because of its value: a private key, a URL with a
+/// password, a header, a bundle of secrets, or a service's key anywhere in it.
 fn by_value(value: &str) -> Option<&'static str> {
     if value.contains("-----BEGIN") && value.contains("PRIVATE KEY") {
         return Some("holds a private key");
     }
-    if url_with_password(value) {
+    if has_url_with_password(value) {
         return Some("holds a URL with a password");
     }
     if is_header(value) {
@@ -281,8 +289,8 @@ fn by_value(value: &str) -> Option<&'static str> {
         let ordinary = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
         KEYS.iter().any(|(head, least)| {
             text.len() >= *least && text.starts_with(head) && text.bytes().all(ordinary)
-        }) || jwt(text)
-            || azure_client_secret(text)
+        }) || is_jwt(text)
+            || is_azure_client_secret(text)
     };
     let between = |c: char| {
         c.is_ascii_whitespace()
@@ -291,7 +299,8 @@ fn by_value(value: &str) -> Option<&'static str> {
     value.split(between).any(is_key).then_some("holds a service's key")
 }
 
-/// `Bearer …` and `Basic …`, with or without the header's name.
+/// True for `Bearer …`, `Basic …` and `Token …` with at least 16 characters after it, with or
+/// without `Authorization:`.
 fn is_header(value: &str) -> bool {
     ["bearer ", "basic ", "token "].iter().any(|scheme| {
         let start = value.get(..scheme.len());
@@ -303,8 +312,8 @@ fn is_header(value: &str) -> bool {
     })
 }
 
-/// A bundle such as `{"db_password": "…"}`, or a connection string such as
-/// `AccountKey=…;EndpointSuffix=…`.
+/// True for a JSON text that names a secret, such as `{"db_password": "…"}`, or a connection
+/// string such as `AccountKey=…;EndpointSuffix=…`. An empty value does not count.
 fn names_secrets(value: &str) -> bool {
     let is_secret = |name: &str, value: &str| {
         // In a connection string `Pwd` is a password, not a directory.
@@ -331,7 +340,7 @@ fn names_secrets(value: &str) -> bool {
 }
 
 /// Client secrets of Azure have `8Q~` after three characters.
-fn azure_client_secret(text: &str) -> bool {
+fn is_azure_client_secret(text: &str) -> bool {
     let ordinary = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.' | b'~');
     (34..=44).contains(&text.len())
         && matches!(text.get(3..6), Some("7Q~" | "8Q~"))
@@ -339,7 +348,7 @@ fn azure_client_secret(text: &str) -> bool {
 }
 
 /// `scheme://user:password@`, anywhere in the value.
-fn url_with_password(value: &str) -> bool {
+fn has_url_with_password(value: &str) -> bool {
     value.split("://").skip(1).any(|rest| {
         let authority = rest.split(['/', '?', '#', ' ', ',']).next().unwrap_or_default();
         let user = authority.rsplit_once('@').map_or("", |(user, _)| user);
@@ -348,17 +357,18 @@ fn url_with_password(value: &str) -> bool {
 }
 
 /// Three base64 parts, the first of which starts with `{"`.
-fn jwt(text: &str) -> bool {
+fn is_jwt(text: &str) -> bool {
     text.starts_with("eyJ") && text.len() > 40 && text.bytes().filter(|b| *b == b'.').count() == 2
 }
 
 /// True if a variable reaches the command by default.
 pub fn passes(name: &str, value: &str) -> bool {
-    reason(name, value).is_none()
+    reason_to_hold_back(name, value).is_none()
 }
 
-/// The policy's decision about a name. `ask` counts as `deny`, as for files.
-fn ruled(rules: &[EnvRule], name: &str) -> Option<bool> {
+/// The policy's decision about a name: true if it passes, `None` if no rule matches. The
+/// longest pattern decides. `ask` counts as `deny`, as for files.
+fn passes_by_rules(rules: &[EnvRule], name: &str) -> Option<bool> {
     let matching = rules.iter().filter(|rule| glob_matches(&rule.name, name));
     let rule = matching.max_by_key(|rule| (rule.name.len(), rule.effect))?;
     Some(rule.effect == Effect::Allow)
@@ -374,7 +384,8 @@ pub fn scrub(
     let mut dropped = Vec::new();
     for (name, value) in vars {
         let text = name.to_string_lossy();
-        if ruled(rules, &text).unwrap_or_else(|| passes(&text, &value.to_string_lossy())) {
+        if passes_by_rules(rules, &text).unwrap_or_else(|| passes(&text, &value.to_string_lossy()))
+        {
             kept.push((name, value));
         } else {
             dropped.push(name);
@@ -383,8 +394,9 @@ pub fn scrub(
     (kept, dropped)
 }
 
-/// True if a variable names a program, or settings of a program, that has credentials. The
-/// session's own value may come from a shell that an agent has written to.
+/// True if a variable names a program, or settings of a program, that has credentials, for
+/// example `GIT_EDITOR`, and the value is not known as harmless. The session's own value may
+/// come from a shell that an agent has written to.
 pub fn names_program(name: &OsStr, value: &OsStr) -> bool {
     #[rustfmt::skip]
     const NAMES: &[&str] = &[

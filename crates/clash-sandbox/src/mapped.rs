@@ -15,6 +15,7 @@ pub struct MappedFile {
 }
 
 impl MappedFile {
+    /// Maps the whole file. An empty file is fine.
     #[cfg(target_os = "linux")]
     pub fn open(path: &Path) -> io::Result<Self> {
         let file = File::open(path)?;

@@ -42,7 +42,8 @@ impl SandboxesInForce for NoOtherSandboxes {
     }
 }
 
-/// The trees in which commands of a sandbox may create names.
+/// The trees in which the rules let commands of a sandbox create names, with variables filled
+/// in. A rule with an unknown variable is left out.
 pub fn trees_of(sandbox: &Sandbox, places: &PolicyPlaces) -> Vec<PathBuf> {
     // A cache counts too, although a project writes its own: a link there may come from a
     // policy that let commands write the shared one.
@@ -95,7 +96,8 @@ pub struct LinkCheck<'a> {
 }
 
 impl LinkCheck<'_> {
-    /// The first rule that gives more rights because of a suspect link.
+    /// The first allow rule that gives more rights because of a suspect link. `None` if no
+    /// rule has a link on its way; then the other sandboxes are not asked for.
     pub fn first_suspect(&self, rules: &[RuleOnDisk<'_>]) -> Option<SuspectLink> {
         let linked = |rule: &&RuleOnDisk<'_>| {
             rule.rule.effect == Effect::Allow && rule.written.as_os_str() != rule.real.as_os_str()
@@ -116,7 +118,8 @@ impl LinkCheck<'_> {
         suspects.into_iter().find(|suspect| self.gains(suspect, &trusted))
     }
 
-    /// True if the rule gives rights at its target that the trusted rules do not give.
+    /// True if the rule gives rights at its target that the trusted rules do not give, or
+    /// that cannot be decided. A pattern always counts.
     fn gains(&self, suspect: &SuspectLink, trusted: &Sandbox) -> bool {
         let SuspectLink { rule, target, .. } = suspect;
         // Two names that no rule about names is likely to match.
@@ -167,6 +170,9 @@ pub struct WritableTrees {
 }
 
 impl WritableTrees {
+    /// Collects the trees of the sandboxes in force, of `sandbox`, the project and the
+    /// temporary directory. If the sandboxes cannot be listed, the only tree is `/`: every
+    /// link is suspect.
     pub fn collect(
         places: &PolicyPlaces,
         disk: &Disk,
@@ -187,7 +193,8 @@ impl WritableTrees {
     }
 
     /// The first link on the way of a path that lies strictly below one of the trees, and
-    /// that tree.
+    /// that tree. The path itself if a second look finds another end: it is changing at this
+    /// moment.
     pub fn link_on(&self, written: &Path, real: &Path, disk: &Disk) -> Option<(PathBuf, PathBuf)> {
         let (links, end) = disk.links_on(written);
         let inside = |link: &PathBuf| {
@@ -195,7 +202,6 @@ impl WritableTrees {
             let holds = |tree: &&PathBuf| is_below(link, tree) && (link != *tree || replaced);
             self.trees.iter().find(holds).map(|tree| (link.clone(), tree.clone()))
         };
-        // If the second look finds another end, the path is changing at this moment.
         let moving = || (end != real).then(|| (written.into(), PathBuf::from("/")));
         links.iter().find_map(inside).or_else(moving)
     }

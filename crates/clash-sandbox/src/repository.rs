@@ -22,15 +22,16 @@ use clash_policy::path::is_below;
 
 use crate::worktree;
 
-pub use bare::completes;
+pub use bare::completes_bare_repository;
 pub(crate) use bare::is_complete;
 
 /// A longer file is not read.
 const MAX_GIT_FILE_BYTES: u64 = 1 << 20;
 
-/// The reason why git, started in `dir`, may run code that an agent chose. Both paths are
-/// real paths.
-pub(crate) fn steers(dir: &Path, project: &Path, subcommand: &str) -> Option<String> {
+/// The reason why git, started in `dir`, may run code that an agent chose; `None` if the
+/// nearest repository is harmless or there is none. Both paths are real paths. A directory
+/// outside the project, a nested repository and an unreadable file all count as steering.
+pub(crate) fn find_steering(dir: &Path, project: &Path, subcommand: &str) -> Option<String> {
     if !is_below(dir, project) {
         return Some(format!("it runs in {}, outside the project", dir.display()));
     }
@@ -45,7 +46,7 @@ pub(crate) fn steers(dir: &Path, project: &Path, subcommand: &str) -> Option<Str
             }
             GitRepository { settings: place.to_path_buf(), own: place.to_path_buf() }
         } else if meta.as_ref().is_ok_and(|meta| meta.is_file()) {
-            match linked(place, project) {
+            match linked_repository(place, project) {
                 Some(found) => found,
                 None => return Some(format!("{here}/.git leads to another repository")),
             }
@@ -56,11 +57,12 @@ pub(crate) fn steers(dir: &Path, project: &Path, subcommand: &str) -> Option<Str
         } else {
             continue;
         };
-        return found.steers(place, subcommand);
+        return found.find_steering(place, subcommand);
     }
     None
 }
 
+/// True if git would take the directory for a repository without a work tree.
 fn is_bare(dir: &Path) -> bool {
     is_complete(|name| fs::symlink_metadata(dir.join(name)).is_ok())
 }
@@ -73,9 +75,10 @@ struct GitRepository {
     own: PathBuf,
 }
 
-/// The repository of a linked worktree or a submodule. A worktree below the project has to
+/// The repository of a linked worktree, if both sides agree. `None` for anything else with a
+/// `.git` file, for example a submodule, and for a worktree below the project that does not
 /// belong to the project's own repository.
-fn linked(place: &Path, project: &Path) -> Option<GitRepository> {
+fn linked_repository(place: &Path, project: &Path) -> Option<GitRepository> {
     let (own, common) = worktree::linked(place)?;
     if place != project && is_below(place, project) && common != project.join(".git") {
         return None;
@@ -84,7 +87,9 @@ fn linked(place: &Path, project: &Path) -> Option<GitRepository> {
 }
 
 impl GitRepository {
-    fn steers(&self, place: &Path, subcommand: &str) -> Option<String> {
+    /// The reason why the settings, the hooks or a submodule of this repository may run code.
+    /// A missing settings file is harmless; one that cannot be read is not.
+    fn find_steering(&self, place: &Path, subcommand: &str) -> Option<String> {
         let mut hooks = self.settings.join("hooks");
         for file in [self.settings.join("config"), self.own.join("config.worktree")] {
             let text = match read(&file) {
@@ -92,7 +97,7 @@ impl GitRepository {
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
                 Err(_) => return Some(format!("{} cannot be read", file.display())),
             };
-            match config::check(&text) {
+            match config::check_settings(&text) {
                 Ok(None) => {}
                 Ok(Some(named)) if Path::new(&named).starts_with("~") => {
                     return Some(format!("core.hookspath in {} is set", file.display()));
@@ -103,11 +108,13 @@ impl GitRepository {
                 }
             }
         }
-        hooks::active(&hooks, subcommand).or_else(|| self.submodules(place, subcommand))
+        hooks::find_active_hook(&hooks, subcommand)
+            .or_else(|| self.find_steering_submodule(place, subcommand))
     }
 
-    /// Commands that enter submodules obey the settings of each.
-    fn submodules(&self, place: &Path, subcommand: &str) -> Option<String> {
+    /// The first submodule that may run code, for commands that enter submodules: they obey
+    /// the settings of each. `None` for other commands.
+    fn find_steering_submodule(&self, place: &Path, subcommand: &str) -> Option<String> {
         let goes_there = matches!(subcommand, "fetch" | "pull" | "submodule" | "remote");
         if !goes_there {
             return None;
@@ -131,7 +138,7 @@ impl GitRepository {
             if let Err(setting) = config::check_submodule(&settings) {
                 return Some(format!("{setting} of the submodule {path} can name a program"));
             }
-            if let Some(hook) = hooks::active(&own.join("hooks"), "pull") {
+            if let Some(hook) = hooks::find_active_hook(&own.join("hooks"), "pull") {
                 return Some(hook);
             }
         }
@@ -139,6 +146,7 @@ impl GitRepository {
     }
 }
 
+/// The text of a regular file of at most [`MAX_GIT_FILE_BYTES`]. A link is an error.
 fn read(path: &Path) -> std::io::Result<String> {
     let meta = fs::symlink_metadata(path)?;
     if !meta.is_file() || meta.len() > MAX_GIT_FILE_BYTES {

@@ -51,20 +51,24 @@ pub(crate) enum WorktreeState {
     Disbelieved(String),
 }
 
-pub(crate) fn look(project: &Path) -> WorktreeState {
+/// Checks whether `.git` of a project is a file of a linked worktree, and whether to believe
+/// it.
+pub(crate) fn check_git_file(project: &Path) -> WorktreeState {
     let link = project.join(".git");
     match fs::symlink_metadata(&link) {
         Ok(meta) if meta.is_file() => {}
         _ => return WorktreeState::Plain,
     }
-    match follow(project, &link) {
+    match check_both_sides(project, &link) {
         Ok(grants) => WorktreeState::Linked(grants),
         Err(why) => WorktreeState::Disbelieved(why.to_owned()),
     }
 }
 
-fn follow(project: &Path, link: &Path) -> Result<Vec<(PathBuf, FileCaps)>, &'static str> {
-    let text = first_line(link).ok_or("`.git` cannot be read")?;
+/// The grants of a linked worktree: its own directory, and the existing parts of the common
+/// directory. Fails with the reason if git's back link does not agree.
+fn check_both_sides(project: &Path, link: &Path) -> Result<Vec<(PathBuf, FileCaps)>, &'static str> {
+    let text = only_line(link).ok_or("`.git` cannot be read")?;
     let target = text.strip_prefix("gitdir:").ok_or("`.git` does not name a git directory")?.trim();
     let own =
         fs::canonicalize(project.join(target)).map_err(|_| "`.git` names nothing that exists")?;
@@ -73,20 +77,19 @@ fn follow(project: &Path, link: &Path) -> Result<Vec<(PathBuf, FileCaps)>, &'sta
         .filter(|dir| dir.file_name().is_some_and(|n| n == "worktrees"))
         .ok_or("`.git` does not name a worktree of a repository")?;
     let common = worktrees.parent().ok_or("`.git` does not name a worktree of a repository")?;
-    let claimed = first_line(&own.join("commondir")).ok_or("the worktree has no `commondir`")?;
+    let claimed = only_line(&own.join("commondir")).ok_or("the worktree has no `commondir`")?;
     if fs::canonicalize(own.join(claimed)).ok().as_deref() != Some(common) {
         return Err("the worktree's `commondir` leads elsewhere");
     }
     if !(common.join("HEAD").is_file() && common.join("objects").is_dir()) {
         return Err("the main repository is not one");
     }
-    let back = first_line(&own.join("gitdir")).ok_or("the worktree has no `gitdir`")?;
+    let back = only_line(&own.join("gitdir")).ok_or("the worktree has no `gitdir`")?;
     if fs::canonicalize(own.join(back)).ok() != fs::canonicalize(link).ok() {
         return Err("the repository's worktree belongs to another directory");
     }
     let mut grants = vec![(own.clone(), RWCD)];
-    // Links in the common directory are not followed: earlier commands may have been
-    // allowed to write there.
+    // A link there gets no grant: earlier commands may have been allowed to write there.
     grants.extend(
         COMMON
             .iter()
@@ -98,22 +101,23 @@ fn follow(project: &Path, link: &Path) -> Result<Vec<(PathBuf, FileCaps)>, &'sta
 
 /// The own directory and the common directory of a linked worktree, if both sides agree.
 pub(crate) fn linked(dir: &Path) -> Option<(PathBuf, PathBuf)> {
-    let WorktreeState::Linked(grants) = look(dir) else { return None };
+    let WorktreeState::Linked(grants) = check_git_file(dir) else { return None };
     let own = grants.first().map(|(path, _)| path.clone())?;
     let common = own.parent()?.parent()?.to_path_buf();
     Some((own, common))
 }
 
-/// The directory that the `.git` file of a submodule names.
+/// The directory that the `.git` file of a submodule names, resolved. Nothing is checked: the
+/// caller must compare it with the repository's `modules`.
 pub(crate) fn submodule(dir: &Path) -> Option<PathBuf> {
-    let text = first_line(&dir.join(".git"))?;
+    let text = only_line(&dir.join(".git"))?;
     fs::canonicalize(dir.join(text.strip_prefix("gitdir:")?.trim())).ok()
 }
 
 /// True if a directory is a linked worktree with its own part below `worktrees`, and both
 /// sides agree.
 pub(crate) fn belongs(dir: &Path, worktrees: &Path) -> bool {
-    match look(dir) {
+    match check_git_file(dir) {
         WorktreeState::Linked(grants) => grants.iter().any(|(path, _)| is_below(path, worktrees)),
         WorktreeState::Plain | WorktreeState::Disbelieved(_) => false,
     }
@@ -122,17 +126,17 @@ pub(crate) fn belongs(dir: &Path, worktrees: &Path) -> bool {
 /// True if a worktree directory of a repository belongs to a worktree in this project that
 /// is gone. Worktrees elsewhere may exist where a room does not show them.
 pub(crate) fn is_abandoned(own: &Path, project: &Path) -> bool {
-    let link = first_line(&own.join("gitdir")).map(|back| normalise(&own.join(back)));
+    let link = only_line(&own.join("gitdir")).map(|back| normalise(&own.join(back)));
     link.is_some_and(|link| {
         let missing = |error: std::io::Error| error.kind() == std::io::ErrorKind::NotFound;
         is_below(&link, project) && fs::symlink_metadata(link).is_err_and(missing)
     })
 }
 
-/// The hooks directory of a project, if its configuration names another than `.git/hooks`.
+/// The hooks directory of a project, if the file `config` names one in `core.hooksPath`.
 /// `None` for the project itself or a directory above it, which would protect everything.
-/// Only the file itself counts, not the files that it includes.
-pub(crate) fn hooks(project: &Path, home: &Path, config: &Path) -> Option<PathBuf> {
+/// Files that `config` includes are not read.
+pub(crate) fn find_hooks_path(project: &Path, home: &Path, config: &Path) -> Option<PathBuf> {
     let text = fs::read_to_string(config).ok()?;
     let mut in_core = false;
     let mut named = None;
@@ -147,7 +151,7 @@ pub(crate) fn hooks(project: &Path, home: &Path, config: &Path) -> Option<PathBu
         };
         let Some((name, value)) = line.split_once('=').filter(|_| in_core) else { continue };
         if name.trim().eq_ignore_ascii_case("hookspath") {
-            named = Some(plain(value));
+            named = Some(plain_value(value));
         }
     }
     let named = named.filter(|named| !named.is_empty())?;
@@ -159,7 +163,7 @@ pub(crate) fn hooks(project: &Path, home: &Path, config: &Path) -> Option<PathBu
 }
 
 /// A value of git's settings without quotes, escapes and comment.
-fn plain(value: &str) -> String {
+fn plain_value(value: &str) -> String {
     let mut quoted = false;
     let mut plain = String::with_capacity(value.len());
     let mut rest = value.trim().chars();
@@ -175,8 +179,9 @@ fn plain(value: &str) -> String {
     plain
 }
 
-fn first_line(path: &Path) -> Option<String> {
-    // These files contain one path. A longer one is no git file.
+/// The only line of a small file. `None` if the file is missing, longer than 8 KiB, empty or
+/// has several lines.
+fn only_line(path: &Path) -> Option<String> {
     let meta = fs::metadata(path).ok().filter(|m| m.is_file() && m.len() <= 8192)?;
     let mut text = fs::read_to_string(path).ok().filter(|t| t.len() as u64 <= meta.len().max(1))?;
     text.truncate(text.trim_end().len());
@@ -209,7 +214,7 @@ mod tests {
     #[test]
     fn a_commit_can_be_written_and_hooks_and_config_only_read() {
         let (_dir, common, project) = pair();
-        let WorktreeState::Linked(grants) = look(&project) else { panic!("not linked") };
+        let WorktreeState::Linked(grants) = check_git_file(&project) else { panic!("not linked") };
         let caps = |name: &str| grants.iter().find(|g| g.0 == common.join(name)).map(|g| g.1);
         assert_eq!(caps("worktrees/wt"), Some(RWCD));
         assert_eq!(caps("objects"), Some(RWCD));
@@ -227,11 +232,11 @@ mod tests {
         let claim = |text: &str| fs::write(project.join(".git"), text).unwrap();
 
         claim(&format!("gitdir: {}\n", victim.display()));
-        assert!(matches!(look(&project), WorktreeState::Disbelieved(_)));
+        assert!(matches!(check_git_file(&project), WorktreeState::Disbelieved(_)));
         claim(&format!("gitdir: {}\n", common.display()));
-        assert!(matches!(look(&project), WorktreeState::Disbelieved(_)));
+        assert!(matches!(check_git_file(&project), WorktreeState::Disbelieved(_)));
         claim("nonsense");
-        assert!(matches!(look(&project), WorktreeState::Disbelieved(_)));
+        assert!(matches!(check_git_file(&project), WorktreeState::Disbelieved(_)));
 
         // A forged worktree in the project, whose common directory is elsewhere.
         let fake = project.join("x/worktrees/y");
@@ -239,7 +244,7 @@ mod tests {
         fs::write(fake.join("commondir"), format!("{}\n", victim.display())).unwrap();
         fs::write(fake.join("gitdir"), format!("{}\n", project.join(".git").display())).unwrap();
         claim(&format!("gitdir: {}\n", fake.display()));
-        assert!(matches!(look(&project), WorktreeState::Disbelieved(_)));
+        assert!(matches!(check_git_file(&project), WorktreeState::Disbelieved(_)));
     }
 
     #[test]
@@ -248,7 +253,7 @@ mod tests {
         let other = dir.path().join("other");
         fs::create_dir_all(&other).unwrap();
         fs::copy(project.join(".git"), other.join(".git")).unwrap();
-        assert!(matches!(look(&other), WorktreeState::Disbelieved(_)));
+        assert!(matches!(check_git_file(&other), WorktreeState::Disbelieved(_)));
     }
 
     #[test]
@@ -272,7 +277,7 @@ mod tests {
         let config = dir.path().join("config");
         let hooks = |text: &str| {
             fs::write(&config, text).unwrap();
-            hooks(Path::new("/p"), Path::new("/h"), &config)
+            find_hooks_path(Path::new("/p"), Path::new("/h"), &config)
         };
         for (text, found) in [
             ("[core]\n\tbare = false\n\thooksPath = tools/hooks\n", "/p/tools/hooks"),
@@ -299,8 +304,8 @@ mod tests {
     #[test]
     fn a_plain_repository_needs_nothing() {
         let dir = tempfile::tempdir().unwrap();
-        assert_eq!(look(dir.path()), WorktreeState::Plain);
+        assert_eq!(check_git_file(dir.path()), WorktreeState::Plain);
         fs::create_dir(dir.path().join(".git")).unwrap();
-        assert_eq!(look(dir.path()), WorktreeState::Plain);
+        assert_eq!(check_git_file(dir.path()), WorktreeState::Plain);
     }
 }

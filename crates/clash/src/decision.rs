@@ -91,13 +91,16 @@ pub(crate) fn decide_by(
     if without.effect > decision.effect { Err(planted.into()) } else { Ok(decision) }
 }
 
-/// Asks the user before a file tool completes a directory that git takes for a repository:
+/// Asks the user before a file tool completes_bare_repository a directory that git takes for a repository:
 /// git would then obey the settings in it.
 fn ask_about_repositories(decision: &mut Decision, files: &[FileUse], project: &Path) {
     let span = decision.sandbox.as_ref().map(|sandbox| sandbox.span.clone()).unwrap_or_default();
     for (part, file) in decision.parts.iter_mut().zip(files) {
         let changes = file.needs.intersects(FileCaps::CHANGE);
-        if part.effect == Effect::Allow && changes && repository::completes(&file.path, project) {
+        if part.effect == Effect::Allow
+            && changes
+            && repository::completes_bare_repository(&file.path, project)
+        {
             let rule = "protect: git takes the directory for a repository".to_owned();
             part.effect = Effect::Ask;
             part.judged = Some(SandboxJudgement {

@@ -63,7 +63,7 @@ fn ordinary_variables_pass() {
         ("MOTTO", "Basic things first"),
         ("PASSENGER_COUNT", "3"),
     ] {
-        assert_eq!(reason(name, value), None, "{name}={value}");
+        assert_eq!(reason_to_hold_back(name, value), None, "{name}={value}");
     }
 }
 

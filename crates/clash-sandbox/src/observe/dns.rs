@@ -6,6 +6,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
+/// The address of a socket: an internet address, or the path of a Unix socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum SocketTarget {
     Internet(SocketAddr),
@@ -16,13 +17,14 @@ pub(crate) fn path(bytes: &[u8]) -> PathBuf {
     OsString::from_vec(bytes.to_vec()).into()
 }
 
-/// A 64-bit number in native byte order.
+/// The eight bytes from `at` on as a number in native byte order. `None` if there are fewer.
 pub(crate) fn number(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_ne_bytes(bytes.get(at..at.checked_add(8)?)?.try_into().ok()?))
 }
 
-/// A `sockaddr`.
-pub(crate) fn address(bytes: &[u8]) -> Option<SocketTarget> {
+/// Decodes a `sockaddr`. `None` for other families, an abstract or unnamed Unix socket, and
+/// too few bytes.
+pub(crate) fn parse_socket_address(bytes: &[u8]) -> Option<SocketTarget> {
     let family = u16::from_ne_bytes(bytes.get(..2)?.try_into().ok()?);
     let port = || Some(u16::from_be_bytes(bytes.get(2..4)?.try_into().ok()?));
     match i32::from(family) {
@@ -44,8 +46,9 @@ pub(crate) fn address(bytes: &[u8]) -> Option<SocketTarget> {
     }
 }
 
-/// The name whose address a DNS query asks for.
-pub(crate) fn question(bytes: &[u8]) -> Option<String> {
+/// The name whose address a DNS query asks for, in lower case. `None` for everything else,
+/// for a name of one label, and for one with unusual characters.
+pub(crate) fn parse_dns_query(bytes: &[u8]) -> Option<String> {
     const ADDRESSES: [u16; 3] = [1, 28, 65]; // A, AAAA, HTTPS
     let short = |at: usize| Some(u16::from_be_bytes(bytes.get(at..at + 2)?.try_into().ok()?));
     // A standard query with one question and no answers.
@@ -88,25 +91,31 @@ mod tests {
 
     #[test]
     fn a_query_names_a_host() {
-        assert_eq!(question(&query("Index.Example.test")).as_deref(), Some("index.example.test"));
-        assert_eq!(question(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"), None);
-        assert_eq!(question(&query("a.b")[..14]), None);
+        assert_eq!(
+            parse_dns_query(&query("Index.Example.test")).as_deref(),
+            Some("index.example.test")
+        );
+        assert_eq!(parse_dns_query(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"), None);
+        assert_eq!(parse_dns_query(&query("a.b")[..14]), None);
     }
 
     #[test]
     fn addresses_are_read_as_the_kernel_reads_them() {
         let mut v4 = u16::try_from(libc::AF_INET).unwrap().to_ne_bytes().to_vec();
         v4.extend([1, 187, 127, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0]);
-        assert_eq!(address(&v4), Some(SocketTarget::Internet("127.0.0.1:443".parse().unwrap())));
+        assert_eq!(
+            parse_socket_address(&v4),
+            Some(SocketTarget::Internet("127.0.0.1:443".parse().unwrap()))
+        );
         let mut unix = u16::try_from(libc::AF_UNIX).unwrap().to_ne_bytes().to_vec();
         unix.extend(b"/run/x\0junk");
-        assert_eq!(address(&unix), Some(SocketTarget::Unix("/run/x".into())));
+        assert_eq!(parse_socket_address(&unix), Some(SocketTarget::Unix("/run/x".into())));
     }
 
     proptest! {
         #[test]
         fn any_bytes_can_be_looked_at(bytes in proptest::collection::vec(any::<u8>(), 0..80)) {
-            let _ = (address(&bytes), question(&bytes), number(&bytes, 70));
+            let _ = (parse_socket_address(&bytes), parse_dns_query(&bytes), number(&bytes, 70));
         }
     }
 }

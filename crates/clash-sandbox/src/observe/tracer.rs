@@ -76,6 +76,7 @@ const fn path_at(argument: usize, caps: FileCaps) -> CallSubject {
     CallSubject::Path { argument, at: true, caps }
 }
 
+/// The observed calls. The kernel carries out all others at once.
 const CALLS: &[(libc::c_long, CallSubject)] = &[
     (libc::SYS_openat, CallSubject::OpenAt),
     (libc::SYS_openat2, CallSubject::OpenAt2),
@@ -112,7 +113,9 @@ const CALLS: &[(libc::c_long, CallSubject)] = &[
     (libc::SYS_link, path(1, FileCaps::CREATE)),
 ];
 
-fn filter() -> Result<Vec<BpfInstruction>, BpfError> {
+/// A filter that hands the calls of the list to the listener and allows all others, also
+/// those of a foreign architecture.
+fn make_filter() -> Result<Vec<BpfInstruction>, BpfError> {
     let mut code = BpfAssembler::default();
     let (ask, go) = (code.label(), code.label());
     code.load(4);
@@ -129,6 +132,8 @@ fn filter() -> Result<Vec<BpfInstruction>, BpfError> {
     code.finish()
 }
 
+/// Starts the command in a child and observes it to its end. Its own calls before the command
+/// starts are not reported.
 pub(crate) fn run(
     plan: Option<&SandboxPlan>,
     command: &LaunchCommand,
@@ -136,7 +141,7 @@ pub(crate) fn run(
 ) -> Result<ObservedEnd, ObserveError> {
     // Work that allocates, or that can find an error in the request, comes first.
     let target = ExecTarget::new(command)?;
-    let filter = filter().map_err(LaunchError::FilterAssembly)?;
+    let filter = make_filter().map_err(LaunchError::FilterAssembly)?;
     let pipe = || {
         rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
             .map_err(|error| ObserveError::Process(error.into()))
@@ -150,12 +155,14 @@ pub(crate) fn run(
         ForkSide::Parent(child) => {
             drop((say, ready));
             let launcher = plan.and_then(|plan| plan.room.as_ref()).map(|_| child);
-            attend(child, launcher, File::from(said), File::from(go), each)
+            observe_child(child, launcher, File::from(said), File::from(go), each)
         }
     }
 }
 
-/// The process that becomes the command.
+/// Becomes the command, in the child: installs the filter, waits until the observer has the
+/// listener, and executes. On failure writes the reason into the pipe and exits with 125, 126
+/// (not executable) or 127 (not found).
 fn be_observed(
     plan: Option<&SandboxPlan>,
     command: &LaunchCommand,
@@ -201,7 +208,9 @@ fn be_observed(
 
 const LISTENER: u64 = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER;
 
-fn attend(
+/// The observer's side: takes a copy of the listener from the child, lets it start, and
+/// observes until it ends. Ignores Ctrl-C and Ctrl-\ meanwhile: they are for the command.
+fn observe_child(
     child: libc::pid_t,
     launcher: Option<libc::pid_t>,
     mut said: File,
@@ -221,14 +230,13 @@ fn attend(
     }
     let listener = pidfd_getfd(&pidfd, number, PidfdGetfdFlags::empty())
         .map_err(|error| ObserveError::Listener(error.into()))?;
-    // Keys of the terminal are for the command.
     sys::ignore(libc::SIGINT);
     sys::ignore(libc::SIGQUIT);
     go.write_all(&[0]).map_err(ObserveError::Process)?;
     drop(go);
     let mut observer =
         CommandObserver { listener, launcher, started: false, known: HashSet::new(), each };
-    let end = observer.until_the_end_of(pid, &pidfd)?;
+    let end = observer.observe_until_end(pid, &pidfd)?;
     let mut message = String::new();
     // The process at the other end has become the command, or has ended.
     let _ = said.read_to_string(&mut message);
@@ -237,7 +245,7 @@ fn attend(
             Err(ObserveError::NotStarted { message, status })
         }
         end => {
-            leave(observer.listener);
+            leave_answering_process(observer.listener);
             Ok(end)
         }
     }
@@ -245,7 +253,7 @@ fn attend(
 
 /// Leaves a process that answers the calls of processes that still run. Otherwise these
 /// calls would fail when the listener closes.
-fn leave(listener: OwnedFd) {
+fn leave_answering_process(listener: OwnedFd) {
     let mut look = [PollFd::new(&listener, PollFlags::IN)];
     let idle = matches!(poll(&mut look, Some(&NO_TIME)), Ok(1..))
         && look.iter().all(|fd| fd.revents().contains(PollFlags::HUP));
@@ -254,8 +262,8 @@ fn leave(listener: OwnedFd) {
     }
     if let Ok(ForkSide::Child) = sys::fork() {
         sys::close_all_but(listener.as_raw_fd());
-        while wait(&listener, None).is_ok_and(|waits| waits) {
-            let Ok(found) = next(&listener) else { break };
+        while wait_for_call(&listener, None).is_ok_and(|waits| waits) {
+            let Ok(found) = next_call(&listener) else { break };
             if found.is_some_and(|found| sys::let_go_on(listener.as_raw_fd(), found.id).is_err()) {
                 break;
             }
@@ -266,8 +274,9 @@ fn leave(listener: OwnedFd) {
 
 const NO_TIME: rustix::event::Timespec = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
 
-/// Waits for a call. Returns false if no process is left, or the command has ended.
-fn wait(listener: &OwnedFd, command: Option<&OwnedFd>) -> io::Result<bool> {
+/// Waits for a call. Returns false if no process with the filter is left, or the command has
+/// ended.
+fn wait_for_call(listener: &OwnedFd, command: Option<&OwnedFd>) -> io::Result<bool> {
     loop {
         let mut look = vec![PollFd::new(listener, PollFlags::IN)];
         look.extend(command.map(|pidfd| PollFd::new(pidfd, PollFlags::IN)));
@@ -297,7 +306,7 @@ struct CommandObserver<'a> {
 }
 
 /// The next waiting call; `None` if its caller has ended.
-fn next(listener: &OwnedFd) -> Result<Option<SeccompNotice>, Errno> {
+fn next_call(listener: &OwnedFd) -> Result<Option<SeccompNotice>, Errno> {
     match sys::next_notice(listener) {
         Ok(notice) => Ok(Some(notice)),
         Err(Errno::NOENT | Errno::INTR) => Ok(None),
@@ -306,12 +315,18 @@ fn next(listener: &OwnedFd) -> Result<Option<SeccompNotice>, Errno> {
 }
 
 impl CommandObserver<'_> {
-    fn until_the_end_of(&mut self, pid: Pid, pidfd: &OwnedFd) -> Result<ObservedEnd, ObserveError> {
-        while wait(&self.listener, Some(pidfd)).map_err(ObserveError::Lost)? {
+    /// Looks at every call and lets it go on, until the child ends. Then returns its exit
+    /// status or signal.
+    fn observe_until_end(
+        &mut self,
+        pid: Pid,
+        pidfd: &OwnedFd,
+    ) -> Result<ObservedEnd, ObserveError> {
+        while wait_for_call(&self.listener, Some(pidfd)).map_err(ObserveError::Lost)? {
             let lost = |error: Errno| ObserveError::Lost(error.into());
-            let Some(call) = next(&self.listener).map_err(lost)? else { continue };
+            let Some(call) = next_call(&self.listener).map_err(lost)? else { continue };
             // A call whose arguments cannot be read continues like any other.
-            let _ = self.look_at(&call);
+            let _ = self.report_call(&call);
             sys::let_go_on(self.listener.as_raw_fd(), call.id).map_err(lost)?;
         }
         loop {
@@ -329,13 +344,15 @@ impl CommandObserver<'_> {
         }
     }
 
-    fn tell(&mut self, observed: Observed) {
+    fn report_once(&mut self, observed: Observed) {
         if self.known.insert(observed.clone()) {
             (self.each)(observed);
         }
     }
 
-    fn look_at(&mut self, call: &SeccompNotice) -> io::Result<()> {
+    /// Reports the objects of one call. Leaves out calls before the first `execve` and those
+    /// of the room's launcher. Fails if the caller's memory cannot be read.
+    fn report_call(&mut self, call: &SeccompNotice) -> io::Result<()> {
         let Some((_, what)) = CALLS.iter().find(|(number, _)| *number == call.number) else {
             return Ok(());
         };
@@ -348,17 +365,17 @@ impl CommandObserver<'_> {
             return Ok(());
         }
         match *what {
-            CallSubject::Open => self.opened(caller.path(None, first)?, second),
-            CallSubject::OpenAt => self.opened(caller.path(Some(first), second)?, third),
+            CallSubject::Open => self.report_open(caller.path(None, first)?, second),
+            CallSubject::OpenAt => self.report_open(caller.path(Some(first), second)?, third),
             CallSubject::OpenAt2 => {
                 let flags = dns::number(&caller.memory(third, 8)?, 0).unwrap_or(0);
-                self.opened(caller.path(Some(first), second)?, flags);
+                self.report_open(caller.path(Some(first), second)?, flags);
             }
-            CallSubject::Create => self.opened(caller.path(None, first)?, CREATE),
+            CallSubject::Create => self.report_open(caller.path(None, first)?, CREATE),
             CallSubject::Path { argument, at, caps } => {
                 let directory = call.args.get(argument.wrapping_sub(1)).copied().filter(|_| at);
                 let text = call.args.get(argument).copied().unwrap_or(0);
-                self.touched(caller.path(directory, text)?, caps);
+                self.report_file(caller.path(directory, text)?, caps);
             }
             CallSubject::Rename { at } => {
                 let (from, to) = if at {
@@ -366,55 +383,66 @@ impl CommandObserver<'_> {
                 } else {
                     (caller.path(None, first)?, caller.path(None, second)?)
                 };
-                self.touched(from, FileCaps::DELETE);
-                self.touched(to, FileCaps::CREATE);
+                self.report_file(from, FileCaps::DELETE);
+                self.report_file(to, FileCaps::CREATE);
             }
-            CallSubject::Connect => match dns::address(&caller.memory(second, length(third))?) {
-                Some(dns::SocketTarget::Internet(address)) if !matches!(address.port(), 0 | 53) => {
-                    self.tell(Observed::Address(address));
+            CallSubject::Connect => {
+                match dns::parse_socket_address(&caller.memory(second, bounded_length(third))?) {
+                    Some(dns::SocketTarget::Internet(address))
+                        if !matches!(address.port(), 0 | 53) =>
+                    {
+                        self.report_once(Observed::Address(address));
+                    }
+                    Some(dns::SocketTarget::Unix(path)) => {
+                        self.report_once(Observed::UnixSocket(path))
+                    }
+                    _ => {}
                 }
-                Some(dns::SocketTarget::Unix(path)) => self.tell(Observed::UnixSocket(path)),
-                _ => {}
-            },
+            }
             CallSubject::Bind => {
                 if let Some(dns::SocketTarget::Internet(address)) =
-                    dns::address(&caller.memory(second, length(third))?)
+                    dns::parse_socket_address(&caller.memory(second, bounded_length(third))?)
                     && address.port() != 0
                 {
-                    self.tell(Observed::Port(address.port()));
+                    self.report_once(Observed::Port(address.port()));
                 }
             }
-            CallSubject::SendTo => self.sent(&caller.memory(second, length(third))?),
-            CallSubject::SendMessage => self.sent_message(&caller, second)?,
+            CallSubject::SendTo => {
+                self.report_query(&caller.memory(second, bounded_length(third))?)
+            }
+            CallSubject::SendMessage => self.report_message(&caller, second)?,
             CallSubject::SendMessages => {
                 // A resolver asks for IPv4 and IPv6 addresses at once.
                 for at in 0..third.min(4) {
-                    self.sent_message(&caller, second.wrapping_add(at.wrapping_mul(64)))?;
+                    self.report_message(&caller, second.wrapping_add(at.wrapping_mul(64)))?;
                 }
             }
         }
         Ok(())
     }
 
-    fn sent_message(&mut self, caller: &ObservedCaller, header: u64) -> io::Result<()> {
+    /// Reports the DNS name in the first buffer of a `msghdr`.
+    fn report_message(&mut self, caller: &ObservedCaller, header: u64) -> io::Result<()> {
         let header = caller.memory(header, 32)?;
         let (Some(vector), Some(1..)) = (dns::number(&header, 16), dns::number(&header, 24)) else {
             return Ok(());
         };
         let vector = caller.memory(vector, 16)?;
         if let (Some(start), Some(size)) = (dns::number(&vector, 0), dns::number(&vector, 8)) {
-            self.sent(&caller.memory(start, length(size))?);
+            self.report_query(&caller.memory(start, bounded_length(size))?);
         }
         Ok(())
     }
 
-    fn sent(&mut self, bytes: &[u8]) {
-        if let Some(name) = dns::question(bytes) {
-            self.tell(Observed::Name(name));
+    fn report_query(&mut self, bytes: &[u8]) {
+        if let Some(name) = dns::parse_dns_query(bytes) {
+            self.report_once(Observed::Name(name));
         }
     }
 
-    fn opened(&mut self, path: PathBuf, flags: u64) {
+    /// Reports an open with the rights that its flags need. `O_PATH` needs none and is left
+    /// out.
+    fn report_open(&mut self, path: PathBuf, flags: u64) {
         let flags = libc::c_int::try_from(flags & 0x7fff_ffff).unwrap_or(0);
         if flags & libc::O_PATH != 0 {
             return;
@@ -432,15 +460,14 @@ impl CommandObserver<'_> {
         {
             caps = caps.union(FileCaps::CREATE);
         }
-        self.touched(path, caps);
+        self.report_file(path, caps);
     }
 
-    /// Reports a file that exists, or will exist.
-    fn touched(&mut self, path: PathBuf, caps: FileCaps) {
+    /// Reports a file by its real path if it exists, or if the call makes it. A call that
+    /// makes or removes a name is about the name itself, not about the target of a link.
+    fn report_file(&mut self, path: PathBuf, caps: FileCaps) {
         let makes = caps.contains(FileCaps::CREATE);
         let real = match (path.canonicalize(), path.parent(), path.file_name()) {
-            // A call that makes or removes a name is about the name itself, not about the
-            // target of a link.
             (Ok(real), ..) if !caps.intersects(FileCaps::CREATE.union(FileCaps::DELETE)) => {
                 Some(real)
             }
@@ -450,15 +477,15 @@ impl CommandObserver<'_> {
             _ => None,
         };
         if let Some(path) = real {
-            self.tell(Observed::File { path, caps });
+            self.report_once(Observed::File { path, caps });
         }
     }
 }
 
 const CREATE: u64 = (libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC) as u64;
 
-/// No argument of interest is longer.
-fn length(asked: u64) -> usize {
+/// Cuts a length at 1024 bytes: no argument of interest is longer.
+fn bounded_length(asked: u64) -> usize {
     usize::try_from(asked).unwrap_or(usize::MAX).min(1024)
 }
 
@@ -480,7 +507,9 @@ impl ObservedCaller {
         Ok(bytes)
     }
 
-    /// The absolute path of a directory argument and a text in memory.
+    /// The absolute path of a text in memory, below a directory argument or the working
+    /// directory. An empty text means the directory itself. Fails if the text has no end
+    /// within `PATH_MAX`.
     fn path(&self, directory: Option<u64>, text: u64) -> io::Result<PathBuf> {
         let bytes = self.memory(text, libc::PATH_MAX as usize)?;
         let end = bytes.iter().position(|byte| *byte == 0).ok_or(io::ErrorKind::InvalidData)?;
@@ -506,7 +535,7 @@ mod tests {
 
     #[test]
     fn only_calls_of_the_list_wait() {
-        let filter = filter().unwrap();
+        let filter = make_filter().unwrap();
         let asked = |number: u32, arch: u32| {
             let mut data = [0; 16];
             (data[0], data[1]) = (number, arch);

@@ -116,7 +116,7 @@ pub(super) fn add_worktrees(
         if rule.found != FoundPath::Directory {
             continue;
         }
-        match worktree::look(&rule.real) {
+        match worktree::check_git_file(&rule.real) {
             WorktreeState::Plain => {}
             WorktreeState::Disbelieved(why) => {
                 let why = format!("{why}; nothing granted");

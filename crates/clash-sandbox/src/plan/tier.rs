@@ -275,7 +275,7 @@ pub(super) fn find_files_git_obeys(
         grants.iter().find(|g| g.why == GrantReason::Worktree && g.path.ends_with("config"));
     let config = common.map_or_else(|| project.join(".git/config"), |grant| grant.path.clone());
     let excepted = |hooks: &Path| protect.except.iter().any(|path| project.join(path) == hooks);
-    if let Some(hooks) = worktree::hooks(project, &places.home, &config)
+    if let Some(hooks) = worktree::find_hooks_path(project, &places.home, &config)
         && !excepted(&hooks)
     {
         links.extend([disk.real(&hooks), hooks]);

@@ -12,20 +12,23 @@ use std::path::Path;
 const REPOSITORY_ENTRIES: [&str; 8] =
     ["HEAD", "commondir", "config", "config.worktree", "hooks", "info", "objects", "refs"];
 
-/// True if writing a file below the project changes or completes a bare repository. `.git`
-/// itself is on the list of persistence paths.
-pub fn completes(path: &Path, project: &Path) -> bool {
+/// True if writing a file below the project changes or completes a bare repository there.
+/// False for paths in `.git`, which is on the list of persistence paths, and for paths
+/// outside the project. Names are compared without case.
+pub fn completes_bare_repository(path: &Path, project: &Path) -> bool {
     let Ok(below) = path.strip_prefix(project) else { return false };
     let mut dir = project.to_path_buf();
     below.iter().any(|name| {
         let entry = REPOSITORY_ENTRIES.iter().find(|entry| name.eq_ignore_ascii_case(entry));
-        let found = entry.is_some_and(|entry| is_repository_with(&dir, entry));
+        let found = entry.is_some_and(|entry| is_bare_with(&dir, entry));
         dir.push(name);
         found
     })
 }
 
-fn is_repository_with(dir: &Path, entry: &str) -> bool {
+/// True if the directory, together with this entry, is a bare repository. `.git` itself does
+/// not count.
+fn is_bare_with(dir: &Path, entry: &str) -> bool {
     if dir.file_name().is_some_and(|name| name.eq_ignore_ascii_case(OsStr::new(".git"))) {
         return false;
     }
@@ -51,11 +54,23 @@ mod tests {
         fs::create_dir_all(project.join("a/refs")).unwrap();
         fs::create_dir_all(project.join("b")).unwrap();
         fs::write(project.join("b/commondir"), "").unwrap();
-        let completes = |path: &str| completes(&project.join(path), project);
-        assert!(completes("a/HEAD") && completes("a/head") && completes("b/HEAD"));
-        assert!(!completes("a/config") && !completes("a/x") && !completes("c/HEAD"));
+        let completes_bare_repository =
+            |path: &str| completes_bare_repository(&project.join(path), project);
+        assert!(
+            completes_bare_repository("a/HEAD")
+                && completes_bare_repository("a/head")
+                && completes_bare_repository("b/HEAD")
+        );
+        assert!(
+            !completes_bare_repository("a/config")
+                && !completes_bare_repository("a/x")
+                && !completes_bare_repository("c/HEAD")
+        );
         fs::write(project.join("a/HEAD"), "").unwrap();
-        assert!(completes("a/config") && completes("a/hooks/pre-commit"));
-        assert!(!completes("a/README") && !completes("src/config"));
+        assert!(
+            completes_bare_repository("a/config")
+                && completes_bare_repository("a/hooks/pre-commit")
+        );
+        assert!(!completes_bare_repository("a/README") && !completes_bare_repository("src/config"));
     }
 }

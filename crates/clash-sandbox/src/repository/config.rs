@@ -59,6 +59,7 @@ struct GitSetting {
 }
 
 impl GitSetting {
+    /// For example `remote.origin.url`.
     fn full_name(&self) -> String {
         match &self.middle {
             Some(middle) => format!("{}.{middle}.{}", self.section, self.name),
@@ -66,6 +67,8 @@ impl GitSetting {
         }
     }
 
+    /// True if the setting is on a list of harmless ones. An unknown setting counts as
+    /// dangerous.
     fn names_no_program(&self) -> bool {
         let (section, name, value) = (self.section.as_str(), self.name.as_str(), &self.value);
         let full = self.full_name();
@@ -90,7 +93,8 @@ impl GitSetting {
     }
 }
 
-/// `ssh -i ~/.ssh/work -o IdentitiesOnly=yes` only chooses a key.
+/// True for an ssh command with harmless options only. For example, `ssh -i ~/.ssh/work -o
+/// IdentitiesOnly=yes` only chooses a key.
 fn is_plain_ssh(value: &str) -> bool {
     let mut words = value.split_ascii_whitespace();
     let plain = |word: &str| {
@@ -114,10 +118,11 @@ fn is_plain_ssh(value: &str) -> bool {
     true
 }
 
-/// The value of `core.hooksPath`, or as an error the first setting that can name a program.
-pub(super) fn check(text: &str) -> Result<Option<String>, String> {
+/// The last value of `core.hooksPath`, if any. Fails with the name of the first setting that
+/// can name a program, or if the text is not certainly understood.
+pub(super) fn check_settings(text: &str) -> Result<Option<String>, String> {
     let mut hooks = None;
-    for setting in settings(text).ok_or("a line that is no setting")? {
+    for setting in parse_settings(text).ok_or("a line that is no setting")? {
         if setting.section == "core" && setting.middle.is_none() && setting.name == "hookspath" {
             hooks = Some(setting.value);
         } else if !setting.names_no_program() {
@@ -127,9 +132,10 @@ pub(super) fn check(text: &str) -> Result<Option<String>, String> {
     Ok(hooks)
 }
 
-/// As `check`, for a submodule, whose settings name its work tree.
+/// As [`check_settings`], for a submodule. `core.worktree` may lead to its own work tree
+/// (`../…`); `core.hooksPath` counts as dangerous.
 pub(super) fn check_submodule(text: &str) -> Result<(), String> {
-    for setting in settings(text).ok_or("a line that is no setting")? {
+    for setting in parse_settings(text).ok_or("a line that is no setting")? {
         let own_tree = setting.full_name() == "core.worktree" && setting.value.starts_with("../");
         if !own_tree && !setting.names_no_program() {
             return Err(setting.full_name());
@@ -138,14 +144,14 @@ pub(super) fn check_submodule(text: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Every value of `section.*.name`. Empty if the text is not valid.
+/// Every value of `section.*.name` and `section.name`. Empty if the text is not valid.
 pub(super) fn values(text: &str, section: &str, name: &str) -> Vec<String> {
-    let found = settings(text).unwrap_or_default().into_iter();
+    let found = parse_settings(text).unwrap_or_default().into_iter();
     found.filter(|it| it.section == section && it.name == name).map(|it| it.value).collect()
 }
 
 /// Parses a settings file as git does. `None` if any part is not certainly understood.
-fn settings(text: &str) -> Option<Vec<GitSetting>> {
+fn parse_settings(text: &str) -> Option<Vec<GitSetting>> {
     let mut found = Vec::new();
     let (mut section, mut middle) = (String::new(), None);
     let text = text.strip_prefix('\u{feff}').unwrap_or(text).replace("\r\n", "\n");

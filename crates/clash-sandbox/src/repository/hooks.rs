@@ -16,8 +16,10 @@ const NOT_ON_PULL: &[&str] = &[
     "sendemail-validate", "update",
 ];
 
-/// A hook in the directory that the subcommand can run.
-pub(super) fn active(dir: &Path, subcommand: &str) -> Option<String> {
+/// The message about a hook in the directory that the subcommand can run, or about a
+/// directory that cannot be read. `None` if there is none: no such directory, only samples,
+/// or only hooks of git-lfs.
+pub(super) fn find_active_hook(dir: &Path, subcommand: &str) -> Option<String> {
     let entries = match fs::read_dir(dir) {
         Ok(entries) => entries,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return None,
@@ -26,7 +28,7 @@ pub(super) fn active(dir: &Path, subcommand: &str) -> Option<String> {
     for entry in entries.flatten() {
         let name = entry.file_name();
         let runs = name.to_str().is_some_and(|name| {
-            !name.ends_with(".sample") && is_hook(name) && runs(name, subcommand)
+            !name.ends_with(".sample") && is_hook(name) && can_run(name, subcommand)
         });
         let path = entry.path();
         let executable =
@@ -38,12 +40,14 @@ pub(super) fn active(dir: &Path, subcommand: &str) -> Option<String> {
     None
 }
 
-/// Names of hooks have no dot. `.husky/_` also has other files.
+/// True if a file name can be a hook's: it has a dash and no dot, or is `update`. `.husky/_`
+/// also has other files.
 fn is_hook(name: &str) -> bool {
     name.contains('-') && !name.contains('.') || name == "update"
 }
 
-fn runs(hook: &str, subcommand: &str) -> bool {
+/// True if the subcommand can run this hook. An unknown subcommand can run every hook.
+fn can_run(hook: &str, subcommand: &str) -> bool {
     match subcommand {
         // `gh` only queries git.
         "" | "clone" | "fetch" | "ls-remote" | "remote" => ALWAYS.contains(&hook),

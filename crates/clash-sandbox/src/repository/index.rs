@@ -10,8 +10,8 @@ const MAX_INDEX_BYTES: u64 = 128 << 20;
 /// The mode of an entry that is another repository.
 const GITLINK: u32 = 0o160_000;
 
-/// The paths of other repositories. `None` if any part of the index is not certainly
-/// understood.
+/// The paths of other repositories in the index of a git directory. Empty if there is no
+/// index. `None` if any part of it is not certainly understood.
 pub(super) fn gitlinks(git_dir: &Path, hash_bytes: usize) -> Option<Vec<PathBuf>> {
     let path = git_dir.join("index");
     match fs::symlink_metadata(&path) {
@@ -19,10 +19,12 @@ pub(super) fn gitlinks(git_dir: &Path, hash_bytes: usize) -> Option<Vec<PathBuf>
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Some(Vec::new()),
         _ => return None,
     }
-    read(&fs::read(path).ok()?, hash_bytes)
+    parse_index(&fs::read(path).ok()?, hash_bytes)
 }
 
-fn read(bytes: &[u8], hash_bytes: usize) -> Option<Vec<PathBuf>> {
+/// Reads an index of version 2 to 4. `None` for a split or sparse index, which has entries
+/// elsewhere, and for damaged bytes.
+fn parse_index(bytes: &[u8], hash_bytes: usize) -> Option<Vec<PathBuf>> {
     use std::os::unix::ffi::OsStrExt;
     let version = number(bytes, 4)?;
     let mut left = number(bytes, 8)?;
@@ -57,7 +59,6 @@ fn read(bytes: &[u8], hash_bytes: usize) -> Option<Vec<PathBuf>> {
         }
         left -= 1;
     }
-    // A split or sparse index has entries in other files.
     let end = bytes.len().checked_sub(hash_bytes)?;
     while at < end {
         if matches!(bytes.get(at..at + 4)?, b"link" | b"sdir") {
@@ -68,6 +69,7 @@ fn read(bytes: &[u8], hash_bytes: usize) -> Option<Vec<PathBuf>> {
     Some(found)
 }
 
+/// Four bytes in network byte order.
 fn number(bytes: &[u8], at: usize) -> Option<u32> {
     let four = bytes.get(at..at.checked_add(4)?)?;
     Some(u32::from_be_bytes(four.try_into().ok()?))

@@ -64,9 +64,9 @@ impl TestProject {
         fs::set_permissions(&path, mode).unwrap();
     }
 
-    fn steers(&self, at: &str, subcommand: &str) -> Option<String> {
+    fn find_steering(&self, at: &str, subcommand: &str) -> Option<String> {
         let dir = if at.is_empty() { self.root.clone() } else { self.root.join(at) };
-        steers(&dir, &self.root, subcommand)
+        find_steering(&dir, &self.root, subcommand)
     }
 }
 
@@ -75,7 +75,7 @@ fn the_projects_own_repository_steers_nothing() {
     let project = TestProject::new();
     fs::create_dir_all(project.root.join("src/deep")).unwrap();
     for at in ["", "src", "src/deep"] {
-        assert_eq!(project.steers(at, "fetch"), None, "{at}");
+        assert_eq!(project.find_steering(at, "fetch"), None, "{at}");
     }
 }
 
@@ -83,27 +83,27 @@ fn the_projects_own_repository_steers_nothing() {
 fn without_a_repository_nothing_steers_a_clone() {
     let dir = tempfile::tempdir().unwrap();
     let root = fs::canonicalize(dir.path()).unwrap();
-    assert_eq!(steers(&root, &root, "clone"), None);
+    assert_eq!(find_steering(&root, &root, "clone"), None);
 }
 
 #[test]
 fn a_repository_below_the_project_steers() {
     let project = TestProject::new();
     project.repository("x");
-    assert!(project.steers("x", "fetch").is_some());
+    assert!(project.find_steering("x", "fetch").is_some());
     fs::create_dir_all(project.root.join("bare/objects")).unwrap();
     fs::create_dir_all(project.root.join("bare/refs")).unwrap();
     fs::write(project.root.join("bare/HEAD"), "").unwrap();
-    assert!(project.steers("bare", "fetch").is_some());
+    assert!(project.find_steering("bare", "fetch").is_some());
     fs::create_dir_all(project.root.join("borrows")).unwrap();
     fs::write(project.root.join("borrows/commondir"), "../x").unwrap();
-    assert!(project.steers("borrows", "fetch").is_none());
+    assert!(project.find_steering("borrows", "fetch").is_none());
     fs::write(project.root.join("borrows/HEAD"), "").unwrap();
-    assert!(project.steers("borrows", "fetch").is_some());
+    assert!(project.find_steering("borrows", "fetch").is_some());
     fs::create_dir_all(project.root.join("file")).unwrap();
     fs::write(project.root.join("file/.git"), "gitdir: ../x/.git\n").unwrap();
-    assert!(project.steers("file", "fetch").is_some());
-    assert!(steers(Path::new("/"), &project.root, "fetch").is_some());
+    assert!(project.find_steering("file", "fetch").is_some());
+    assert!(find_steering(Path::new("/"), &project.root, "fetch").is_some());
 }
 
 #[test]
@@ -141,7 +141,7 @@ fn settings_that_can_name_a_program_steer() {
         "nothing",
     ] {
         project.settings(text);
-        assert!(project.steers("", "fetch").is_some(), "{text}");
+        assert!(project.find_steering("", "fetch").is_some(), "{text}");
     }
 }
 
@@ -160,7 +160,7 @@ fn settings_of_everyday_steer_nothing() {
         "[url \"git@github.com:\"]\n\tinsteadOf = https://github.com/\n[credential]\n\thelper = cache\n",
     ] {
         project.settings(text);
-        assert_eq!(project.steers("", "fetch"), None, "{text}");
+        assert_eq!(project.find_steering("", "fetch"), None, "{text}");
     }
 }
 
@@ -173,26 +173,26 @@ fn hooks_steer_the_commands_that_run_them() {
         "post-merge",
         "#!/bin/sh\ncommand -v git-lfs >/dev/null 2>&1 || { printf >&2 \"\\n%s\\n\\n\" \"No 'git-lfs'.\"; exit 2; }\ngit lfs post-merge \"$@\"\n",
     );
-    assert_eq!(project.steers("", "fetch"), None);
-    assert_eq!(project.steers("", "pull"), None);
+    assert_eq!(project.find_steering("", "fetch"), None);
+    assert_eq!(project.find_steering("", "pull"), None);
     project.hook("post-checkout", "#!/bin/sh\nevil\ngit lfs post-checkout \"$@\"\n");
-    assert_eq!(project.steers("", "fetch"), None);
-    assert!(project.steers("", "pull").is_some());
+    assert_eq!(project.find_steering("", "fetch"), None);
+    assert!(project.find_steering("", "pull").is_some());
     project.hook("reference-transaction", "#!/bin/sh\nevil\n");
-    assert!(project.steers("", "fetch").is_some());
+    assert!(project.find_steering("", "fetch").is_some());
 }
 
 #[test]
 fn hooks_are_looked_for_where_the_settings_say() {
     let project = TestProject::new();
     project.settings("[core]\n\thooksPath = .githooks\n");
-    assert_eq!(project.steers("", "fetch"), None);
+    assert_eq!(project.find_steering("", "fetch"), None);
     fs::create_dir(project.root.join(".githooks")).unwrap();
     project.hook("reference-transaction", "#!/bin/sh\nevil\n");
-    assert_eq!(project.steers("", "fetch"), None);
+    assert_eq!(project.find_steering("", "fetch"), None);
     let hook = project.root.join(".githooks/reference-transaction");
     fs::rename(project.root.join(".git/hooks/reference-transaction"), hook).unwrap();
-    assert!(project.steers("", "fetch").is_some());
+    assert!(project.find_steering("", "fetch").is_some());
 }
 
 #[test]
@@ -201,23 +201,23 @@ fn a_submodule_with_a_repository_of_its_own_steers() {
     for version in [2, 3, 4] {
         project
             .index(version, &[("a", 0o100_644), ("xa", 0o100_644), ("xyz/long-name", 0o100_755)]);
-        assert_eq!(project.steers("", "fetch"), None);
+        assert_eq!(project.find_steering("", "fetch"), None);
         project.index(version, &[("a", 0o100_644), ("x", 0o160_000), ("xa", 0o100_644)]);
         let found = index::gitlinks(&project.root.join(".git"), 20).unwrap();
         assert_eq!(found, [PathBuf::from("x")], "{version}");
-        assert_eq!(project.steers("", "fetch"), None);
+        assert_eq!(project.find_steering("", "fetch"), None);
     }
     let own = project.root.join(".git/modules/x");
     fs::create_dir_all(&own).unwrap();
     fs::create_dir(project.root.join("x")).unwrap();
     fs::write(project.root.join("x/.git"), "gitdir: ../.git/modules/x\n").unwrap();
     fs::write(own.join("config"), "[core]\n\tworktree = ../../../x\n").unwrap();
-    assert_eq!(project.steers("", "submodule"), None);
+    assert_eq!(project.find_steering("", "submodule"), None);
     fs::write(own.join("config"), "[core]\n\tsshCommand = ./evil\n").unwrap();
-    assert!(project.steers("", "fetch").is_some());
+    assert!(project.find_steering("", "fetch").is_some());
     fs::remove_file(project.root.join("x/.git")).unwrap();
     project.repository("x");
-    assert!(project.steers("", "pull").is_some());
+    assert!(project.find_steering("", "pull").is_some());
     fs::write(project.root.join(".git/index"), "DIRC").unwrap();
-    assert!(project.steers("", "pull").is_some());
+    assert!(project.find_steering("", "pull").is_some());
 }

@@ -310,7 +310,7 @@ impl MonitorWorker {
             .map_err(|refused| if exists(&at) { Errno::EXIST } else { refused })?;
         let _turn = self.completes_no_repository(&at)?;
         mkdirat(&at.dir, &at.leaf, Mode::from_raw_mode(mode))?;
-        self.links.0.get_mut().made(&at.path);
+        self.links.0.get_mut().note_new_directory(&at.path);
         self.fresh.directory(&at.path);
         Ok(())
     }

@@ -16,7 +16,7 @@ use clash_policy::protect::REPOSITORY;
 use rustix::fs::lstat;
 
 use super::act::identity;
-use crate::below::PathSet;
+use crate::below::PathMap;
 
 /// Beyond this number the monitor records nothing more. A path without a record is
 /// protected like any other.
@@ -28,10 +28,10 @@ type Inode = (u64, u64);
 #[derive(Debug)]
 pub(super) struct OwnCreations {
     repositories: bool,
-    directories: PathSet<Inode>,
+    directories: PathMap<Inode>,
     /// The room made everything below these directories.
     trees: BTreeMap<PathBuf, Inode>,
-    files: PathSet<Inode>,
+    files: PathMap<Inode>,
     inode_of: fn(&Path) -> Option<Inode>,
 }
 
@@ -41,7 +41,7 @@ impl OwnCreations {
     }
 
     fn with(repositories: bool, inode_of: fn(&Path) -> Option<Inode>) -> Self {
-        let (directories, files) = (PathSet::default(), PathSet::default());
+        let (directories, files) = (PathMap::default(), PathMap::default());
         Self { repositories, directories, trees: BTreeMap::new(), files, inode_of }
     }
 

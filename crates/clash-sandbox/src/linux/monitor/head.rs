@@ -164,9 +164,9 @@ impl MonitorWorker {
         let dir = at.path.parent().unwrap_or(Path::new("/"));
         let there = |part: &[u8]| statat(&at.dir, part, AtFlags::SYMLINK_NOFOLLOW).is_ok();
         let then = |part: &[u8]| at.bare().eq_ignore_ascii_case(part) || there(part);
-        let completes = is_complete(|part| then(part.as_bytes()))
+        let completes_bare_repository = is_complete(|part| then(part.as_bytes()))
             && !is_complete(|part| there(part.as_bytes()));
-        let refused = completes && self.repositories_count(dir);
+        let refused = completes_bare_repository && self.repositories_count(dir);
         if refused { Err(Errno::ACCESS) } else { Ok(()) }
     }
 

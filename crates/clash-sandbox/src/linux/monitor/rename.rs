@@ -55,7 +55,7 @@ impl MonitorWorker {
         }
         if directory {
             for path in [&from.path, &to.path] {
-                self.links.0.get_mut().moved(path);
+                self.links.0.get_mut().forget_moved(path);
                 self.fresh.moved(path);
             }
         } else if own {
