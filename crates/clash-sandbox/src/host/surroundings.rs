@@ -76,7 +76,7 @@ pub(crate) fn try_cgroup() -> CgroupFacts {
 fn why_undelegated(within: &str) -> String {
     let made = || -> Result<(), String> {
         let own = cgroup_root()?.join(within.trim_start_matches('/'));
-        groups::sweep(&own);
+        groups::remove_abandoned(&own);
         let trial = own.join(groups::unused_name());
         fs::create_dir(&trial)
             .map_err(|error| format!("cannot make one in `{}`: {error}", own.display()))?;
@@ -163,7 +163,8 @@ fn plain_user() -> ProbeItem {
     if !rustix::process::geteuid().is_root() {
         return works(name, "no capabilities to drop");
     }
-    let held = caps::count().map_or_else(|e| e.to_string(), |n| format!("{n} capabilities"));
+    let held =
+        caps::count_permitted().map_or_else(|e| e.to_string(), |n| format!("{n} capabilities"));
     missing(
         name,
         "running as root",

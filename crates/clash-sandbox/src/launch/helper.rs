@@ -26,7 +26,7 @@ use rustix::thread::{
 
 use crate::linux::landlock::{LandlockRuleset, MissedGrant, PendingGrants};
 use crate::linux::mounts::{CopiedTree, ROOM_DEVICES, RoomParts, SHARED_TREES};
-use crate::linux::namespaces::{IdentityMap, make, make_network, make_with_parts};
+use crate::linux::namespaces::{IdentityMap, make, make_network_namespace, make_with_parts};
 use crate::linux::sys;
 use crate::plan::room::RoomPlan;
 
@@ -170,7 +170,7 @@ pub(super) fn own_network(helper: Option<&HelperProcess>) -> Result<(), LaunchEr
     if helper.is_some_and(HelperProcess::join_network) {
         return Ok(());
     }
-    make_network()
+    make_network_namespace()
 }
 
 /// The helper process. It closes its descriptors, because the caller of the launcher may wait
@@ -185,11 +185,11 @@ fn run(task: &HelperTask) {
     if make(Some(&task.identity)).is_ok()
         && let Ok(parts) = RoomParts::make()
         && send(task.answer, &parts)
-        && (!task.network || make_network().is_ok() && say(NETWORK))
+        && (!task.network || make_network_namespace().is_ok() && say(NETWORK))
         && let Some(ruleset) = receive_ruleset(task)
         && let Some(given) = task.given.get()
     {
-        if let Err(missed) = given.put_into(ruleset) {
+        if let Err(missed) = given.add_to_ruleset(ruleset) {
             let _ = task.missed.set(missed);
         }
         if say(RULES) {

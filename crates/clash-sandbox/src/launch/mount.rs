@@ -24,7 +24,7 @@ fn build(parent: &ParentContext<'_>, parts: RoomParts) -> LaunchResult<MountTree
     let steps = parent.steps_before_proc;
     let mut tree =
         MountTree::new(parts, steps).map_err(|error| LaunchError::RoomRoot(error.into()))?;
-    steps.iter().try_for_each(|step| tree.step(step))?;
+    steps.iter().try_for_each(|step| tree.do_step(step))?;
     Ok(tree)
 }
 

@@ -68,7 +68,7 @@ pub(super) fn run(
     let grants = PendingGrants::from_plan(plan, ruleset)?;
     if plan.room.is_none() && plan.watch.is_none() && !process.copies_streams {
         drop(helper);
-        grants.put_into(ruleset).map_err(|missed| grants.error(missed))?;
+        grants.add_to_ruleset(ruleset).map_err(|missed| grants.error_with_path(missed))?;
         return Err(restrict::become_command(launch, &mut 0, || Ok(())));
     }
     // A helper that was started because of a wrong record has made nothing of use.

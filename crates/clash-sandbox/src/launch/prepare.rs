@@ -43,23 +43,23 @@ impl<'a> LaunchRequest<'a> {
         terminals: [bool; 3],
     ) -> Self {
         let (mut plan, mut command) = (Cow::Borrowed(plan), Cow::Borrowed(command));
-        if terminal::is_behind(terminals) {
-            plan = Cow::Owned(terminal::hidden(&plan));
+        if terminal::has_unused_terminal(terminals) {
+            plan = Cow::Owned(terminal::without_terminal(&plan));
         }
         let mut own_tmp = None;
         match &plan.scratch {
             Some(plan::ScratchPlan::Session(path)) => {
-                command = Cow::Owned(scratch::named(path, &command));
+                command = Cow::Owned(scratch::set_tmp_variables(path, &command));
             }
             Some(plan::ScratchPlan::Below(parent)) => {
-                let path = own_tmp.insert(scratch::name(parent));
-                let (with_tmp, named) = scratch::given(path, &plan, &command);
+                let path = own_tmp.insert(scratch::choose_path(parent));
+                let (with_tmp, named) = scratch::add_scratch(path, &plan, &command);
                 (plan, command) = (Cow::Owned(with_tmp), Cow::Owned(named));
             }
             None => {}
         }
         if !plan.redirects.is_empty() {
-            let (redirected, named) = redirect::given(&plan, &command);
+            let (redirected, named) = redirect::add_redirects(&plan, &command);
             (plan, command) = (Cow::Owned(redirected), Cow::Owned(named));
         }
         Self { plan, command, own_tmp, terminals }
@@ -90,7 +90,7 @@ pub(super) fn prepare_process(
     // A caller may ignore SIGCHLD, but the launcher must see the end of the command.
     let ignores_sigchld = sys::notice_children();
     if command.door.is_none() {
-        terminal::apart(*terminals).map_err(LaunchError::Terminal)?;
+        terminal::separate_terminal(*terminals).map_err(LaunchError::Terminal)?;
     }
     if let Some(cwd) = &command.cwd {
         rustix::process::chdir(cwd).map_err(|source| LaunchError::WorkingDirectory {
@@ -107,12 +107,12 @@ pub(super) fn prepare_process(
         false => OutputCopier::start(&plan.limits, streams).map_err(LaunchError::OutputCopy)?,
     };
     // Before a rule could grant the directory to its descriptor.
-    let replaced = landlock::no_directory_as_stdio(streams);
+    let replaced = landlock::replace_directories_on_stdio(streams);
     let replaced = replaced.map_err(|e| LaunchError::Stdio(e.into()))?;
     if replaced || outputs.is_some() || *terminals != [false; 3] {
         *streams = StandardStreams::examine();
     }
-    let ruleset = landlock::ruleset(plan, streams)?;
+    let ruleset = landlock::make_ruleset(plan, streams)?;
     sys::close_on_exec_from_3().map_err(LaunchError::Descriptors)?;
     let kept = command.door.iter().flat_map(|door| &door.descriptors);
     kept.for_each(|fd| sys::keep_across_exec(*fd));
@@ -167,7 +167,8 @@ fn process_numbers(
     let plan = parent.launch.plan;
     let needed = plan.root && parent.room.is_some() && !in_cgroup;
     let Some(most) = plan.limits.processes.filter(|_| needed) else { return Ok(None) };
-    let settings = limits::process_numbers().map_err(|e| LaunchError::ProcessNumbers(e.into()))?;
+    let settings =
+        limits::open_number_settings().map_err(|e| LaunchError::ProcessNumbers(e.into()))?;
     Ok(Some((settings, most)))
 }
 
@@ -210,7 +211,10 @@ impl<'a> GrantFilling<'a> {
 
     /// Adds the grants that the helper has not taken.
     pub(super) fn add_rest(&self) -> LaunchResult<()> {
-        let all = self.grants.put_into(self.ruleset).map_err(|missed| self.grants.error(missed))?;
+        let all = self
+            .grants
+            .add_to_ruleset(self.ruleset)
+            .map_err(|missed| self.grants.error_with_path(missed))?;
         self.complete.set(all);
         Ok(())
     }
@@ -218,6 +222,9 @@ impl<'a> GrantFilling<'a> {
     /// Waits until the helper has added its grants.
     pub(super) fn finish(&self) -> LaunchResult<()> {
         let Some(helper) = self.helper.filter(|_| !self.complete.get()) else { return Ok(()) };
-        helper.taken().ok_or(LaunchError::Helper)?.map_err(|missed| self.grants.error(missed))
+        helper
+            .taken()
+            .ok_or(LaunchError::Helper)?
+            .map_err(|missed| self.grants.error_with_path(missed))
     }
 }

@@ -25,11 +25,11 @@ pub(super) fn become_command(
 /// before the filter, which need not allow the call, and the filter comes last.
 fn restrict(launch: CommandContext<'_>, listener: &mut c_long) -> LaunchResult<()> {
     let plan = launch.plan;
-    limits::set(&plan.limits, plan.group.is_some())
+    limits::set_limits(&plan.limits, plan.group.is_some())
         .map_err(|e| LaunchError::ResourceLimits(e.into()))?;
     rustix::thread::set_no_new_privs(true).map_err(|e| LaunchError::NoNewPrivs(e.into()))?;
     landlock::enter(launch.ruleset)?;
-    caps::drop_all(plan.root).map_err(|e| LaunchError::Capabilities(e.into()))?;
+    caps::drop_capabilities(plan.root).map_err(|e| LaunchError::Capabilities(e.into()))?;
     let flags = if plan.watch.is_some() { sys::WITH_LISTENER } else { 0 };
     *listener =
         sys::install_filter(launch.filter, flags).map_err(|error| match error.raw_os_error() {

@@ -28,7 +28,7 @@ pub(super) fn start_keeper(
     if parent.room.is_none() {
         return RoomKeeper::of_children(cgroup, scratch);
     }
-    namespaces::own_processes()?;
+    namespaces::make_process_namespace()?;
     RoomKeeper::start(ports, cgroup)
 }
 
@@ -86,15 +86,15 @@ fn settle(
 ) -> LaunchResult<()> {
     match (cgroup, settings.numbers) {
         (Some(cgroup), _) => cgroup.join(),
-        (None, Some((numbers, most))) => limits::number_processes(numbers, *most),
+        (None, Some((numbers, most))) => limits::limit_process_numbers(numbers, *most),
         (None, None) => Ok(()),
     }
     .map_err(|e| LaunchError::ProcessLimit(e.into()))?;
     let (Some(room), Some(tree)) = (parent.room, tree) else {
         return sys::die_with_parent().map_err(LaunchError::ParentDeath);
     };
-    parent.steps_from_proc.iter().try_for_each(|step| tree.step(step))?;
-    landlock::own_places(parent.launch.plan, room, tree, parent.launch.ruleset)?;
+    parent.steps_from_proc.iter().try_for_each(|step| tree.do_step(step))?;
+    landlock::grant_own_places(parent.launch.plan, room, tree, parent.launch.ruleset)?;
     if parent.enters_last {
         mount::enter(parent, tree)?;
     }

@@ -55,6 +55,7 @@ pub(crate) const JGE: u16 = 0x35;
 pub(crate) const JSET: u16 = 0x45;
 pub(crate) const RET: u16 = 0x06; // BPF_RET | BPF_K
 
+/// A program under construction.
 #[derive(Debug, Default)]
 pub(crate) struct BpfAssembler {
     code: Vec<(BpfInstruction, JumpTarget, JumpTarget)>,

@@ -17,7 +17,7 @@ use rustix::thread::{
 
 /// Drops every capability of the calling thread that the command must not have. `root` is
 /// true if the command runs as root, which keeps `CAP_DAC_OVERRIDE`.
-pub(crate) fn drop_all(root: bool) -> io::Result<()> {
+pub(crate) fn drop_capabilities(root: bool) -> io::Result<()> {
     let held = capabilities(None)?;
     let keep = if root { CapabilitySet::DAC_OVERRIDE } else { CapabilitySet::empty() };
     let permitted = held.permitted & keep;
@@ -39,9 +39,10 @@ pub(crate) fn drop_all(root: bool) -> io::Result<()> {
     if held == wanted { Ok(()) } else { set_capabilities(None, wanted) }
 }
 
-/// Keeps the capabilities that the monitor needs to read the command's processes, and those
-/// that these processes have. Affects only the calling thread.
-pub(crate) fn keep_for_looking(root: bool) -> io::Result<()> {
+/// Drops every capability of the calling thread except `CAP_SYS_PTRACE`, with which the
+/// monitor reads the command's processes, and for root `CAP_DAC_OVERRIDE`, which those
+/// processes have too.
+pub(crate) fn keep_monitor_capabilities(root: bool) -> io::Result<()> {
     let held = capabilities(None)?;
     let own = if root { CapabilitySet::DAC_OVERRIDE } else { CapabilitySet::empty() };
     let permitted = held.permitted & (own | CapabilitySet::SYS_PTRACE);
@@ -51,6 +52,6 @@ pub(crate) fn keep_for_looking(root: bool) -> io::Result<()> {
 }
 
 /// The number of permitted capabilities of this process.
-pub(crate) fn count() -> io::Result<u32> {
+pub(crate) fn count_permitted() -> io::Result<u32> {
     Ok(capabilities(None)?.permitted.bits().count_ones())
 }

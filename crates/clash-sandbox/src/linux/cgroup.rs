@@ -23,8 +23,8 @@ use super::sys::{self, ForkSide};
 
 const CGROUP_PREFIX: &str = "clash-";
 
-/// True if this user can make a cgroup with these limits in `parent` and put a process
-/// into it.
+/// True if this user can make a cgroup with these limits in `dir` and put a process into it.
+/// Tries it with a child, and leaves nothing behind.
 pub(crate) fn takes_a_process(dir: &Path, limits: &ResourceLimits) -> bool {
     let Ok(group) = RoomCgroup::new(dir, limits) else { return false };
     match sys::fork() {
@@ -57,10 +57,10 @@ pub(crate) struct RoomCgroup {
 }
 
 impl RoomCgroup {
-    /// Makes a cgroup with these limits below `parent`, and removes those of ended launchers
-    /// there.
+    /// Makes a cgroup with these limits on memory and processes below `parent`, and removes
+    /// those of ended launchers there. If a limit cannot be set, no cgroup stays.
     pub(crate) fn new(parent: &Path, limits: &ResourceLimits) -> io::Result<Self> {
-        sweep(parent);
+        remove_abandoned(parent);
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let dir = openat(CWD, parent, flags, Mode::empty())?;
         let name = unused_name();
@@ -102,9 +102,9 @@ impl Drop for RoomCgroup {
     }
 }
 
-/// Removes cgroups whose launcher has ended. The kernel refuses to remove a cgroup that is
-/// in use.
-pub(crate) fn sweep(parent: &Path) {
+/// Removes the cgroups of clash in `parent` whose launcher has ended, by the process number
+/// in their name. The kernel refuses to remove a cgroup that is in use. Errors are ignored.
+pub(crate) fn remove_abandoned(parent: &Path) {
     let Ok(entries) = fs::read_dir(parent) else { return };
     for entry in entries.flatten() {
         let name = entry.file_name();
@@ -119,8 +119,8 @@ pub(crate) fn sweep(parent: &Path) {
     }
 }
 
-/// True if at some moment this process has no cgroup. Other tests make theirs at the same
-/// time.
+/// True if within a minute this process has no cgroup here. Other tests make theirs at the
+/// same time.
 #[cfg(test)]
 pub(crate) fn nothing_is_left(parent: &Path) -> bool {
     let own = format!("{CGROUP_PREFIX}{}-", sys::own_pid());

@@ -72,7 +72,7 @@ const ABSTRACT_SOCKETS_AND_SIGNALS: u64 = 3;
 
 /// Every file right of an ABI. Newer rights are blocked by seccomp (UDP), or programs built
 /// for this ABI do not use them.
-fn all(abi: u32) -> AccessRights {
+fn all_rights(abi: u32) -> AccessRights {
     match abi {
         0 => 0,
         1 => REFER - 1,
@@ -83,6 +83,7 @@ fn all(abi: u32) -> AccessRights {
     }
 }
 
+/// The scopes that an ABI knows: before ABI 6 none.
 fn scopes(abi: u32) -> u64 {
     if abi < 6 { 0 } else { ABSTRACT_SOCKETS_AND_SIGNALS }
 }
@@ -95,6 +96,7 @@ pub(crate) struct LandlockRuleset {
 }
 
 impl LandlockRuleset {
+    /// A ruleset that handles these file rights, TCP if `no_tcp`, and every scope of the ABI.
     fn new(files: AccessRights, abi: u32, no_tcp: bool) -> Result<Self, LaunchError> {
         let network = if no_tcp { BIND_AND_CONNECT_TCP } else { 0 };
         Self::handling(HandledRights { files, network, scopes: scopes(abi) })
@@ -129,7 +131,9 @@ fn grant(ruleset: BorrowedFd<'_>, place: impl AsFd, rights: AccessRights) -> Res
     if rights == 0 { Ok(()) } else { sys::landlock_rule(ruleset, place.as_fd(), rights) }
 }
 
-fn rights(caps: FileCaps, directory: bool, device: bool) -> AccessRights {
+/// The kernel's rights for these capabilities, by the table above. A file gets only
+/// [`OF_FILES`]; a `device` that may be written can also be controlled.
+fn rights_of_caps(caps: FileCaps, directory: bool, device: bool) -> AccessRights {
     let mut rights = 0;
     if caps.contains(FileCaps::READ) {
         rights |= READ_FILE | READ_DIR;
@@ -152,8 +156,10 @@ fn rights(caps: FileCaps, directory: bool, device: bool) -> AccessRights {
     if directory { rights } else { rights & OF_FILES }
 }
 
-/// The ruleset of a plan. It grants only the files that the command already has as stdio.
-pub(crate) fn ruleset(
+/// Makes the ruleset of a plan. It grants only the files that the command already has as
+/// stdio; [`PendingGrants`] adds the others. For a room with rooms inside it has no file
+/// rules.
+pub(crate) fn make_ruleset(
     plan: &SandboxPlan,
     streams: &StandardStreams,
 ) -> Result<LandlockRuleset, LaunchError> {
@@ -164,8 +170,9 @@ pub(crate) fn ruleset(
     let closed =
         plan.net == NetworkMode::Deny && !plan.room.as_ref().is_some_and(|r| r.own_network);
     let left = if others_hold_truncation(plan) { TRUNCATE } else { 0 };
-    let ruleset = LandlockRuleset::new(all(plan.landlock_abi) & !left, plan.landlock_abi, closed)?;
-    own_stdio(&ruleset, streams);
+    let ruleset =
+        LandlockRuleset::new(all_rights(plan.landlock_abi) & !left, plan.landlock_abi, closed)?;
+    grant_stdio(&ruleset, streams);
     Ok(ruleset)
 }
 
@@ -200,6 +207,8 @@ pub(crate) struct MissedGrant {
 }
 
 impl PendingGrants {
+    /// Collects the grants. Leaves out caches, whose mount does not exist yet, and in a room
+    /// the entries of /proc and /sys. None for a room with rooms inside.
     pub(crate) fn from_plan(
         plan: &SandboxPlan,
         ruleset: &LandlockRuleset,
@@ -213,7 +222,6 @@ impl PendingGrants {
             baseline = plan.baseline.iter().filter(|(entry, _)| shared(entry)).copied().collect();
             grants.reserve(plan.grants.len());
             for PathGrant { path, caps, .. } in &plan.grants {
-                // The rule belongs to the overlay mount, which does not exist yet.
                 if plan.room.as_ref().is_some_and(|room| room.has_cache_at(path)) {
                     continue;
                 }
@@ -226,18 +234,18 @@ impl PendingGrants {
         Ok(Self { grants, baseline, most, next: AtomicUsize::new(0) })
     }
 
-    /// Adds the grants that no other process has taken. Returns true if these were all
-    /// grants.
-    pub(crate) fn put_into(&self, ruleset: impl AsFd) -> Result<bool, MissedGrant> {
+    /// Adds the grants that no other process has taken. Returns true if these were all grants
+    /// of the plan, so no other process has taken any. Stops at the first grant that fails.
+    pub(crate) fn add_to_ruleset(&self, ruleset: impl AsFd) -> Result<bool, MissedGrant> {
         let mut taken = 0;
         // Most baseline entries are in /etc. A lookup that starts there is faster.
         let etc = openat(CWD, "/etc", HOLD | OFlags::DIRECTORY, Mode::empty()).ok();
         loop {
             let at = self.next.fetch_add(1, Ordering::Relaxed);
             let rule = if let Some((path, caps)) = self.grants.get(at) {
-                of_grant(path, *caps).map(Some)
+                open_grant(path, *caps).map(Some)
             } else if let Some((entry, caps)) = self.baseline.get(at - self.grants.len()) {
-                of_baseline(entry, *caps, etc.as_ref())
+                open_baseline(entry, *caps, etc.as_ref())
             } else {
                 return Ok(taken == self.grants.len() + self.baseline.len());
             };
@@ -251,11 +259,11 @@ impl PendingGrants {
     }
 
     /// The error with the path of the grant.
-    pub(crate) fn error(&self, MissedGrant { at, error }: MissedGrant) -> LaunchError {
+    pub(crate) fn error_with_path(&self, MissedGrant { at, error }: MissedGrant) -> LaunchError {
         let grant = self.grants.get(at).map(|(path, _)| OsStr::from_bytes(path.as_bytes()));
         let entry = || self.baseline.get(at.checked_sub(self.grants.len())?);
         let path = grant.or_else(|| entry().map(|(entry, _)| OsStr::new(entry.path)));
-        failed(Path::new(path.unwrap_or_default()), error)
+        grant_error(Path::new(path.unwrap_or_default()), error)
     }
 }
 
@@ -266,19 +274,21 @@ fn unwatched_links(plan: &SandboxPlan) -> AccessRights {
     if makes && plan.watch.is_none() { MAKE_SYM | REFER } else { 0 }
 }
 
-fn of_grant(path: &CStr, caps: FileCaps) -> Result<(OwnedFd, AccessRights), Errno> {
-    let fd = open(path)?;
+/// Opens the path of a grant and finds its rights. A sticky directory also gets MAKE_FIFO.
+fn open_grant(path: &CStr, caps: FileCaps) -> Result<(OwnedFd, AccessRights), Errno> {
+    let fd = open_without_links(path)?;
     let mode = fstat(&fd)?.st_mode;
     let directory = FileType::from_raw_mode(mode) == FileType::Directory;
-    let mut rights = rights(caps, directory, is_device(path.to_bytes()));
+    let mut rights = rights_of_caps(caps, directory, is_device(path.to_bytes()));
     if directory && mode & 0o1000 != 0 && caps.contains(FileCaps::CREATE) {
         rights |= MAKE_FIFO;
     }
     Ok((fd, rights))
 }
 
-/// Baseline entries belong to the system: they may be links, and no system has all of them.
-fn of_baseline(
+/// Opens a baseline entry. `None` if this system does not have it, or the user may not reach
+/// it: entries may be links, and no system has all of them.
+fn open_baseline(
     entry: &BaselineEntry,
     caps: FileCaps,
     etc: Option<&OwnedFd>,
@@ -291,7 +301,7 @@ fn of_baseline(
     match opened {
         Ok(fd) => {
             let device = is_device(entry.path.as_bytes());
-            Ok(Some((fd, rights(caps, entry.directory, device))))
+            Ok(Some((fd, rights_of_caps(caps, entry.directory, device))))
         }
         Err(Errno::NOENT | Errno::ACCESS | Errno::NOTDIR) => Ok(None),
         Err(error) => Err(error),
@@ -306,40 +316,40 @@ const HOLD: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
 
 /// Opens the path of a grant. The planner has resolved all links. A symlink on the way
 /// means that a process has exchanged a directory since, which is an error.
-fn open(path: &CStr) -> Result<OwnedFd, Errno> {
+fn open_without_links(path: &CStr) -> Result<OwnedFd, Errno> {
     let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     match openat2(CWD, path, HOLD, Mode::empty(), resolve) {
         // `ENOSYS`: this launcher runs inside another clash sandbox, which refuses
         // `openat2`.
-        Err(Errno::NOSYS) => name_by_name(Path::new(OsStr::from_bytes(path.to_bytes()))),
+        Err(Errno::NOSYS) => open_name_by_name(Path::new(OsStr::from_bytes(path.to_bytes()))),
         opened => opened,
     }
 }
 
-/// As `open`, where `openat2` does not exist.
-fn name_by_name(path: &Path) -> Result<OwnedFd, Errno> {
+/// As [`open_without_links`], where `openat2` does not exist.
+fn open_name_by_name(path: &Path) -> Result<OwnedFd, Errno> {
     let mut here = openat(CWD, "/", HOLD, Mode::empty())?;
     for name in path.iter().skip(1) {
         here = openat(&here, name, HOLD | OFlags::NOFOLLOW, Mode::empty())?;
-        if kind(&here)? == FileType::Symlink {
+        if file_type(&here)? == FileType::Symlink {
             return Err(Errno::LOOP);
         }
     }
     Ok(here)
 }
 
-fn failed(path: &Path, source: Errno) -> LaunchError {
+fn grant_error(path: &Path, source: Errno) -> LaunchError {
     LaunchError::Grant { path: path.to_path_buf(), source: source.into() }
 }
 
-fn kind(fd: impl AsFd) -> Result<FileType, Errno> {
+fn file_type(fd: impl AsFd) -> Result<FileType, Errno> {
     Ok(FileType::from_raw_mode(fstat(fd)?.st_mode))
 }
 
 /// Lets the command open its stdin, stdout and stderr again with the same access, so that
 /// `> /dev/stderr` works for a file or a terminal. Pipes and sockets need no rule. A file
 /// that no rule can name, for example a memfd, gets none; this only denies more.
-fn own_stdio(ruleset: &LandlockRuleset, streams: &StandardStreams) {
+fn grant_stdio(ruleset: &LandlockRuleset, streams: &StandardStreams) {
     for stream in streams.facts().into_iter().flatten() {
         let StreamFacts { fd, kind, flags, .. } = stream;
         if !matches!(kind, FileType::RegularFile | FileType::CharacterDevice)
@@ -367,7 +377,7 @@ fn own_stdio(ruleset: &LandlockRuleset, streams: &StandardStreams) {
 /// Replaces a directory on stdio by /dev/null: through its descriptor the command could
 /// list and walk it without any rule. Also replaces a file on stdin that is open only for
 /// writing. Returns true if a stream was replaced.
-pub(crate) fn no_directory_as_stdio(streams: &StandardStreams) -> Result<bool, Errno> {
+pub(crate) fn replace_directories_on_stdio(streams: &StandardStreams) -> Result<bool, Errno> {
     let replace = [
         rustix::stdio::dup2_stdin::<OwnedFd>,
         rustix::stdio::dup2_stdout::<OwnedFd>,
@@ -387,8 +397,9 @@ pub(crate) fn no_directory_as_stdio(streams: &StandardStreams) -> Result<bool, E
     Ok(replaced)
 }
 
-/// Rules for the room's own places, which exist only now.
-pub(crate) fn own_places(
+/// Adds the rules for places that exist only now, in the room's tree: scratch directories,
+/// caches, doors, /dev/shm, /dev/pts and /proc. None for a room with rooms inside.
+pub(crate) fn grant_own_places(
     plan: &SandboxPlan,
     room: &RoomPlan,
     view: &MountTree,
@@ -398,26 +409,26 @@ pub(crate) fn own_places(
         return Ok(());
     }
     let grant = |path: &Path, rights: AccessRights| {
-        let fd = view.open(path).map_err(|source| failed(path, source))?;
+        let fd = view.open(path).map_err(|source| grant_error(path, source))?;
         ruleset.grant(fd, rights).map_err(|error| LaunchError::Ruleset(error.into()))
     };
-    let scratch = (rights(FileCaps::ALL, true, false) | MAKE_FIFO) & !unwatched_links(plan);
+    let scratch = (rights_of_caps(FileCaps::ALL, true, false) | MAKE_FIFO) & !unwatched_links(plan);
     for step in &room.steps {
         match step {
             MountStep::Scratch { at } | MountStep::ScratchMount { at } => grant(at, scratch)?,
-            MountStep::Cache { path, caps, .. } => grant(path, rights(*caps, true, false))?,
+            MountStep::Cache { path, caps, .. } => grant(path, rights_of_caps(*caps, true, false))?,
             MountStep::Doors { at, .. } => {
-                grant(at, rights(FileCaps::READ.union(FileCaps::EXECUTE), true, false))?;
+                grant(at, rights_of_caps(FileCaps::READ.union(FileCaps::EXECUTE), true, false))?;
             }
             MountStep::Devices => {
                 grant(Path::new("/dev/shm"), scratch & !EXECUTE)?;
                 grant(
                     Path::new("/dev/pts"),
-                    rights(FileCaps::READ.union(FileCaps::WRITE), true, true),
+                    rights_of_caps(FileCaps::READ.union(FileCaps::WRITE), true, true),
                 )?;
             }
             MountStep::Processes { .. } => {
-                grant(Path::new("/proc"), rights(FileCaps::READ, true, false))?
+                grant(Path::new("/proc"), rights_of_caps(FileCaps::READ, true, false))?
             }
             _ => {}
         }
@@ -425,7 +436,8 @@ pub(crate) fn own_places(
     Ok(())
 }
 
-/// Enters the domain. no_new_privs must be set.
+/// Puts the calling thread and its later children into the domain, for good. no_new_privs
+/// must be set.
 pub(crate) fn enter(ruleset: &LandlockRuleset) -> Result<(), LaunchError> {
     sys::landlock_enter(ruleset.fd.as_fd()).map_err(LaunchError::Landlock)
 }
@@ -433,7 +445,7 @@ pub(crate) fn enter(ruleset: &LandlockRuleset) -> Result<(), LaunchError> {
 /// Enters a domain of the needed ABI that grants nothing, as a test.
 pub(crate) fn enter_empty() -> Result<(), LaunchError> {
     let abi = crate::plan::LANDLOCK_ABI_NEEDED;
-    enter(&LandlockRuleset::new(all(abi), abi, true)?)
+    enter(&LandlockRuleset::new(all_rights(abi), abi, true)?)
 }
 
 #[cfg(test)]
@@ -444,31 +456,31 @@ mod tests {
     fn no_capability_makes_device_nodes() {
         const MAKE_CHAR: AccessRights = 1 << 6;
         const MAKE_BLOCK: AccessRights = 1 << 11;
-        let most = rights(FileCaps::ALL, true, true) | MAKE_FIFO;
-        assert_eq!(most, all(9) & !(MAKE_CHAR | MAKE_BLOCK | RESOLVE_UNIX));
+        let most = rights_of_caps(FileCaps::ALL, true, true) | MAKE_FIFO;
+        assert_eq!(most, all_rights(9) & !(MAKE_CHAR | MAKE_BLOCK | RESOLVE_UNIX));
     }
 
     #[test]
     fn a_file_gets_no_directory_rights() {
-        let file = rights(FileCaps::ALL, false, false);
+        let file = rights_of_caps(FileCaps::ALL, false, false);
         assert_eq!(file, READ_FILE | WRITE_FILE | TRUNCATE | EXECUTE);
     }
 
     #[test]
     fn device_control_only_for_writable_devices() {
-        assert_ne!(rights(FileCaps::WRITE, false, true) & IOCTL_DEV, 0);
-        assert_eq!(rights(FileCaps::WRITE, true, false) & IOCTL_DEV, 0);
-        assert_eq!(rights(FileCaps::READ, false, true) & IOCTL_DEV, 0);
+        assert_ne!(rights_of_caps(FileCaps::WRITE, false, true) & IOCTL_DEV, 0);
+        assert_eq!(rights_of_caps(FileCaps::WRITE, true, false) & IOCTL_DEV, 0);
+        assert_eq!(rights_of_caps(FileCaps::READ, false, true) & IOCTL_DEV, 0);
     }
 
     #[test]
     fn an_abi_handles_what_it_knows_and_no_more() {
         assert_eq!(
-            [1, 2, 3, 4, 5, 8, 9].map(all).map(AccessRights::count_ones),
+            [1, 2, 3, 4, 5, 8, 9].map(all_rights).map(AccessRights::count_ones),
             [13, 14, 15, 15, 16, 16, 17]
         );
-        assert_eq!(all(0), 0);
+        assert_eq!(all_rights(0), 0);
         let real = sys::landlock_abi();
-        assert!(LandlockRuleset::new(all(real), real, real >= 4).is_ok());
+        assert!(LandlockRuleset::new(all_rights(real), real, real >= 4).is_ok());
     }
 }

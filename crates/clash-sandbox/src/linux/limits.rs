@@ -10,9 +10,9 @@ use clash_policy::ResourceLimits;
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Lowers the limits of the calling process and its children. Memory is limited only if no
-/// cgroup does it better.
-pub(crate) fn set(limits: &ResourceLimits, grouped: bool) -> rustix::io::Result<()> {
+/// Lowers the limits of the calling process and its later children: address space, processes,
+/// CPU time and file size. Never raises one. `grouped` leaves memory to a cgroup.
+pub(crate) fn set_limits(limits: &ResourceLimits, grouped: bool) -> rustix::io::Result<()> {
     for (resource, limit) in [
         (Resource::As, limits.memory_bytes.filter(|_| !grouped)),
         (Resource::Nproc, limits.processes),
@@ -43,14 +43,14 @@ pub(crate) fn no_core_files() -> rustix::io::Result<()> {
 const RESERVED_PIDS: u64 = 300;
 
 /// Opens the host's settings of process numbers, while its /proc can still be reached.
-pub(crate) fn process_numbers() -> rustix::io::Result<OwnedFd> {
+pub(crate) fn open_number_settings() -> rustix::io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     openat(CWD, c"/proc/sys/kernel", flags, Mode::empty())
 }
 
-/// Limits the process numbers in the namespace of the calling process, threads included.
-/// The caller needs rights over that namespace.
-pub(crate) fn number_processes(settings: &OwnedFd, most: u64) -> rustix::io::Result<()> {
+/// Limits the process numbers in the namespace of the calling process, so that at most `most`
+/// processes and threads exist. The caller needs rights over that namespace.
+pub(crate) fn limit_process_numbers(settings: &OwnedFd, most: u64) -> rustix::io::Result<()> {
     let end =
         RESERVED_PIDS.saturating_add(most.saturating_sub(1)).clamp(RESERVED_PIDS + 1, 1 << 22);
     for (file, value) in [(c"ns_last_pid", RESERVED_PIDS), (c"pid_max", end)] {

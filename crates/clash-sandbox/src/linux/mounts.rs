@@ -68,22 +68,24 @@ pub(crate) const SHARED_TREES: [(&str, MountAccess); 4] = [
 ];
 
 impl RoomParts {
-    /// Call this in a mount namespace of the room. Does not allocate.
+    /// Makes the root, the devices and the pseudo-terminals, and copies the shared trees.
+    /// Call this in a mount namespace of the room: it makes all mounts there private. Does
+    /// not allocate.
     pub(crate) fn make() -> MountResult<Self> {
         sys::make_private(c"/").map_err(errno)?;
-        let root = filesystem("tmpfs", &[("mode", "755")], MountAttrFlags::MOUNT_ATTR_NODEV)?;
+        let root = make_filesystem("tmpfs", &[("mode", "755")], MountAttrFlags::MOUNT_ATTR_NODEV)?;
         mkdirat(&root, COVERS, Mode::from_raw_mode(0o711))?;
         mkdirat(&root, "dev", Mode::from_raw_mode(0o755))?;
         let host = openat(CWD, "/dev", HOLD, Mode::empty())?;
         let dev = openat(&root, "dev", HOLD, Mode::empty())?;
         let mut devices = [const { None }; ROOM_DEVICES.len()];
         for (name, device) in ROOM_DEVICES.iter().zip(&mut devices) {
-            let Ok(tree) = clone(&host, *name) else { continue };
+            let Ok(tree) = clone_tree(&host, *name) else { continue };
             // A read-only mount still permits writes to the device, but no change of its
             // node.
             sys::set_mount(&tree, ATTR_RDONLY | ATTR_NOSUID | ATTR_NOEXEC).map_err(errno)?;
             make_file(&dev, *name)?;
-            *device = unplaced(tree, &dev, name);
+            *device = attach_or_keep(tree, &dev, name);
         }
         for (name, target) in [
             ("fd", "/proc/self/fd"),
@@ -97,22 +99,25 @@ impl RoomParts {
         mkdirat(&dev, "pts", Mode::from_raw_mode(0o755))?;
         mkdirat(&dev, "shm", Mode::from_raw_mode(0o1777))?;
         let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NOEXEC;
-        let terminals = filesystem("devpts", &[("mode", "620"), ("ptmxmode", "666")], attributes)?;
-        let shown = SHARED_TREES.map(|(path, access)| copied(&root, Path::new(path), access));
-        let terminals = unplaced(terminals, &dev, "pts");
+        let terminals =
+            make_filesystem("devpts", &[("mode", "620"), ("ptmxmode", "666")], attributes)?;
+        let shown =
+            SHARED_TREES.map(|(path, access)| copy_shared_tree(&root, Path::new(path), access));
+        let terminals = attach_or_keep(terminals, &dev, "pts");
         Ok(Self { root, devices, terminals, shown })
     }
 }
 
-/// Attaches a mount now, if the kernel permits it. Since Linux 6.15 it permits mounts on a
+/// Attaches a mount now, if the kernel permits it: since Linux 6.15 it permits mounts on a
 /// root that is itself not attached. Otherwise returns the mount for later.
-fn unplaced(tree: OwnedFd, dir: &OwnedFd, name: &str) -> Option<OwnedFd> {
+fn attach_or_keep(tree: OwnedFd, dir: &OwnedFd, name: &str) -> Option<OwnedFd> {
     attach(&tree, dir, Path::new(name)).is_err().then_some(tree)
 }
 
-/// Copies a tree of the host. A missing tree or a link counts as missing.
-fn copied(root: &OwnedFd, path: &Path, access: MountAccess) -> CopiedTree {
-    let Ok(tree) = bound(path, access) else { return CopiedTree::Missing };
+/// Copies a tree of the host and makes its mount point on the new root. Attaches it if the
+/// kernel permits that now. A missing tree or a link counts as missing.
+fn copy_shared_tree(root: &OwnedFd, path: &Path, access: MountAccess) -> CopiedTree {
+    let Ok(tree) = copy_tree(path, access) else { return CopiedTree::Missing };
     let below_root = path.as_os_str().as_bytes().iter().skip(1);
     let ends = below_root.enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at + 1);
     let whole = path.as_os_str().len();
@@ -126,11 +131,12 @@ fn copied(root: &OwnedFd, path: &Path, access: MountAccess) -> CopiedTree {
     }
 }
 
-/// A copy of the host's tree at a path.
-fn bound(path: &Path, access: MountAccess) -> MountResult<OwnedFd> {
+/// A copy of the host's tree at a path with this access, not attached. Fails if the path has
+/// a link in it.
+fn copy_tree(path: &Path, access: MountAccess) -> MountResult<OwnedFd> {
     let source = openat2(CWD, path, HOLD, Mode::empty(), NEVER_LINKS)?;
-    let tree = clone(&source, "")?;
-    set(&tree, access)?;
+    let tree = clone_tree(&source, "")?;
+    set_access(&tree, access)?;
     Ok(tree)
 }
 
@@ -184,27 +190,29 @@ impl MountTree {
         Ok(view)
     }
 
-    /// Carries out one step.
-    pub(crate) fn step(&mut self, step: &MountStep) -> Result<(), LaunchError> {
+    /// Carries out one step. The error names it.
+    pub(crate) fn do_step(&mut self, step: &MountStep) -> Result<(), LaunchError> {
         let done = match step {
-            MountStep::Directory { at } => self.directory(at, 0o755),
-            MountStep::File { at } => self.file(at),
+            MountStep::Directory { at } => self.make_directory(at, 0o755),
+            MountStep::File { at } => self.make_mount_file(at),
             MountStep::Link { at, to } => symlinkat(to, &self.root, relative(at)),
-            MountStep::Scratch { at } => self.directory(at, 0o1777),
-            MountStep::ScratchMount { at } => self.scratch_mount(at),
+            MountStep::Scratch { at } => self.make_directory(at, 0o1777),
+            MountStep::ScratchMount { at } => self.mount_scratch(at),
             MountStep::Show { from, at, access } => {
-                bound(from, *access).and_then(|tree| attach(&tree, &self.root, relative(at)))
+                copy_tree(from, *access).and_then(|tree| attach(&tree, &self.root, relative(at)))
             }
-            MountStep::Point { at, file } => self.point(at, *file),
-            MountStep::Bind { path, access } => self.bind(path, *access),
-            MountStep::Cache { path, own, caps, overlay } => self.cache(path, own, *caps, *overlay),
+            MountStep::Point { at, file } => self.make_point(at, *file),
+            MountStep::Bind { path, access } => self.mount_host_tree(path, *access),
+            MountStep::Cache { path, own, caps, overlay } => {
+                self.mount_cache(path, own, *caps, *overlay)
+            }
             MountStep::Doors { at, doors, names, over, overlay } => {
-                self.doors(at, doors, names, *over, *overlay)
+                self.mount_doors(at, doors, names, *over, *overlay)
             }
-            MountStep::Rebind { path, access } => self.rebind(path, *access),
-            MountStep::Cover { path, file, shows } => self.cover(path, *file, shows),
-            MountStep::Devices => self.devices(),
-            MountStep::Processes { maps } => self.processes(*maps),
+            MountStep::Rebind { path, access } => self.mount_with_less_access(path, *access),
+            MountStep::Cover { path, file, shows } => self.mount_cover(path, *file, shows),
+            MountStep::Devices => self.attach_devices(),
+            MountStep::Processes { maps } => self.mount_processes(*maps),
         };
         done.map_err(|error| LaunchError::MountStep {
             step: step.to_string(),
@@ -212,7 +220,8 @@ impl MountTree {
         })
     }
 
-    /// Opens a place in the tree for a Landlock rule.
+    /// Opens a place in the tree for a Landlock rule or a mount. Fails if the path has a link
+    /// in it.
     pub(crate) fn open(&self, path: &Path) -> MountResult<OwnedFd> {
         openat2(&self.root, relative(path), HOLD, Mode::empty(), NEVER_LINKS)
     }
@@ -235,7 +244,9 @@ impl MountTree {
         chroot(".")
     }
 
-    fn directory(&self, at: &Path, mode: u32) -> MountResult<()> {
+    /// Makes a directory on the room's root. One that exists, or that a shared tree already
+    /// needs, is fine.
+    fn make_directory(&self, at: &Path, mode: u32) -> MountResult<()> {
         let in_place = |((path, _), copied): (&(&str, MountAccess), &CopiedTree)| {
             matches!(copied, CopiedTree::InPlace) && is_below(Path::new(path), at)
         };
@@ -248,13 +259,14 @@ impl MountTree {
         }
     }
 
-    fn file(&self, at: &Path) -> MountResult<()> {
+    fn make_mount_file(&self, at: &Path) -> MountResult<()> {
         make_file(&self.root, relative(at))
     }
 
     /// Makes a mount point in a directory that commands may write. Removes a file or link
-    /// that a command left under this name.
-    fn point(&self, at: &Path, file: bool) -> MountResult<()> {
+    /// that a command left under this name. Fails if a directory with content is in the place
+    /// of a file.
+    fn make_point(&self, at: &Path, file: bool) -> MountResult<()> {
         let (Some(parent), Some(name)) = (at.parent(), at.file_name()) else {
             return Err(Errno::INVAL);
         };
@@ -279,12 +291,13 @@ impl MountTree {
         ignore_existing(mkdirat(&dir, name, Mode::from_raw_mode(0o700)))
     }
 
-    fn scratch_mount(&mut self, at: &Path) -> MountResult<()> {
+    /// Mounts an empty writable directory of the room over a path.
+    fn mount_scratch(&mut self, at: &Path) -> MountResult<()> {
         let place = self.open(at)?;
         let own = self.next_cover();
         mkdirat(&self.root, &own, Mode::from_raw_mode(0o1777))?;
-        let tree = clone(&self.root, &own)?;
-        set(&tree, MountAccess { write: true, execute: true })?;
+        let tree = clone_tree(&self.root, &own)?;
+        set_access(&tree, MountAccess { write: true, execute: true })?;
         attach_to(&tree, &place)
     }
 
@@ -293,7 +306,9 @@ impl MountTree {
         Path::new(COVERS).join(self.covers.to_string())
     }
 
-    fn bind(&mut self, path: &Path, access: MountAccess) -> MountResult<()> {
+    /// Mounts the host's tree at the same path, unless the shared copy with this access is
+    /// already there.
+    fn mount_host_tree(&mut self, path: &Path, access: MountAccess) -> MountResult<()> {
         let wanted = (path.as_os_str(), access);
         let ready =
             SHARED_TREES.iter().position(|(path, access)| (OsStr::new(path), *access) == wanted);
@@ -301,30 +316,41 @@ impl MountTree {
             Some(CopiedTree::InPlace) => Ok(()),
             Some(CopiedTree::Loose(tree)) => attach(tree, &self.root, relative(path)),
             Some(CopiedTree::Missing) | None => {
-                attach(&bound(path, access)?, &self.root, relative(path))
+                attach(&copy_tree(path, access)?, &self.root, relative(path))
             }
         }
     }
 
-    fn cache(&mut self, path: &Path, own: &Path, caps: FileCaps, overlay: bool) -> MountResult<()> {
+    /// Mounts the project's own cache over the shared one: as an overlay, as a plain
+    /// directory, or the shared one read-only if no directory can be made.
+    fn mount_cache(
+        &mut self,
+        path: &Path,
+        own: &Path,
+        caps: FileCaps,
+        overlay: bool,
+    ) -> MountResult<()> {
         let place = self.open(path)?;
         let execute = caps.contains(FileCaps::EXECUTE);
-        let (tree, write) = match overlay::of_project(path, own, overlay) {
+        let (tree, write) = match overlay::mount_project_cache(path, own, overlay) {
             CacheMount::Overlay { tree, lock } => {
                 self.locks.push(lock);
                 (tree, true)
             }
-            CacheMount::Plain(dir) => (bound(&dir, MountAccess { write: true, execute })?, true),
-            CacheMount::Missing => (bound(path, MountAccess { write: false, execute })?, false),
+            CacheMount::Plain(dir) => {
+                (copy_tree(&dir, MountAccess { write: true, execute })?, true)
+            }
+            CacheMount::Missing => (copy_tree(path, MountAccess { write: false, execute })?, false),
         };
-        set(&tree, MountAccess { write, execute })?;
+        set_access(&tree, MountAccess { write, execute })?;
         self.caches.push(path.to_path_buf());
         attach_to(&tree, &place)
     }
 
-    /// Puts doors over programs: one overlay for all, or a mount for each where the kernel
-    /// makes no overlay.
-    fn doors(
+    /// Mounts doors over programs. If the room does not show the directory, only the doors
+    /// are there. Otherwise one overlay shows doors and programs, or a mount for each door
+    /// where the kernel makes no overlay.
+    fn mount_doors(
         &self,
         at: &Path,
         doors: &Path,
@@ -335,15 +361,15 @@ impl MountTree {
         const ACCESS: MountAccess = MountAccess { write: false, execute: true };
         let place = self.open(at)?;
         if !over {
-            return attach_to(&bound(doors, ACCESS)?, &place);
+            return attach_to(&copy_tree(doors, ACCESS)?, &place);
         }
-        if overlay && let Ok(tree) = overlay::of_doors(doors, &place) {
-            set(&tree, ACCESS)?;
+        if overlay && let Ok(tree) = overlay::make_door_overlay(doors, &place) {
+            set_access(&tree, ACCESS)?;
             return attach_to(&tree, &place);
         }
         for name in names {
             let target = openat(&place, name.as_str(), HOLD | OFlags::NOFOLLOW, Mode::empty())?;
-            attach_to(&bound(&doors.join(name), ACCESS)?, &target)?;
+            attach_to(&copy_tree(&doors.join(name), ACCESS)?, &target)?;
         }
         Ok(())
     }
@@ -357,14 +383,17 @@ impl MountTree {
         }
     }
 
-    fn rebind(&self, path: &Path, access: MountAccess) -> MountResult<()> {
+    /// Mounts a place of the tree over itself with less access.
+    fn mount_with_less_access(&self, path: &Path, access: MountAccess) -> MountResult<()> {
         let Some(place) = self.open_if_shown(path)? else { return Ok(()) };
-        let tree = clone(&place, "")?;
-        set(&tree, access)?;
+        let tree = clone_tree(&place, "")?;
+        set_access(&tree, access)?;
         attach_to(&tree, &place)
     }
 
-    fn cover(&mut self, path: &Path, file: bool, shows: &[CoveredPlace]) -> MountResult<()> {
+    /// Mounts something empty over a path. A file is covered by a device node that no process
+    /// can open. A covered directory gets mount points for `shows`.
+    fn mount_cover(&mut self, path: &Path, file: bool, shows: &[CoveredPlace]) -> MountResult<()> {
         let Some(place) = self.open_if_shown(path)? else { return Ok(()) };
         let own = self.next_cover();
         if file {
@@ -389,12 +418,13 @@ impl MountTree {
                 ignore_existing(mkdirat(&self.root, &inner, Mode::from_raw_mode(0o711)))?;
             }
         }
-        let tree = clone(&self.root, &own)?;
-        set(&tree, MountAccess { write: false, execute: false })?;
+        let tree = clone_tree(&self.root, &own)?;
+        set_access(&tree, MountAccess { write: false, execute: false })?;
         attach_to(&tree, &place)
     }
 
-    fn devices(&self) -> MountResult<()> {
+    /// Attaches the devices and pseudo-terminals that [`RoomParts::make`] could not.
+    fn attach_devices(&self) -> MountResult<()> {
         let dev = openat(&self.root, "dev", HOLD, Mode::empty())?;
         let left = ROOM_DEVICES.iter().zip(&self.devices).chain([(&"pts", &self.terminals)]);
         for (name, tree) in left {
@@ -405,19 +435,22 @@ impl MountTree {
         Ok(())
     }
 
-    fn processes(&self, maps: bool) -> MountResult<()> {
-        self.directory(Path::new("/proc"), 0o555)?;
+    /// Mounts /proc with the room's own processes, read-only unless inner rooms write their
+    /// maps.
+    fn mount_processes(&self, maps: bool) -> MountResult<()> {
+        self.make_directory(Path::new("/proc"), 0o555)?;
         let mut attributes = MountAttrFlags::MOUNT_ATTR_NOSUID
             | MountAttrFlags::MOUNT_ATTR_NODEV
             | MountAttrFlags::MOUNT_ATTR_NOEXEC;
         if !maps {
             attributes |= MountAttrFlags::MOUNT_ATTR_RDONLY;
         }
-        attach(&filesystem("proc", &[], attributes)?, &self.root, Path::new("proc"))
+        attach(&make_filesystem("proc", &[], attributes)?, &self.root, Path::new("proc"))
     }
 }
 
-/// Removes an empty directory on the room's root, and its parents that become empty.
+/// Removes an empty directory on the room's root, and its parents that become empty. A
+/// missing one is fine.
 fn remove_directories(root: &OwnedFd, path: &Path) -> MountResult<()> {
     for dir in path.ancestors().filter(|dir| !dir.as_os_str().is_empty()) {
         match unlinkat(root, dir, AtFlags::REMOVEDIR) {
@@ -430,8 +463,8 @@ fn remove_directories(root: &OwnedFd, path: &Path) -> MountResult<()> {
 }
 
 /// A read-only copy of the mount at `path`.
-pub(crate) fn read_only(path: &Path) -> MountResult<OwnedFd> {
-    bound(path, MountAccess { write: false, execute: false })
+pub(crate) fn copy_read_only(path: &Path) -> MountResult<OwnedFd> {
+    copy_tree(path, MountAccess { write: false, execute: false })
 }
 
 /// A plan's absolute path, relative to the root of the tree.
@@ -454,7 +487,8 @@ fn make_file(dir: impl AsFd, at: impl rustix::path::Arg) -> MountResult<()> {
     ignore_existing(mknodat(dir, at, FileType::RegularFile, Mode::from_raw_mode(0o644), 0))
 }
 
-fn filesystem(
+/// A new file system of this kind, not attached. Set-user-id bits never have an effect.
+fn make_filesystem(
     kind: &str,
     options: &[(&str, &str)],
     attributes: MountAttrFlags,
@@ -469,7 +503,7 @@ fn filesystem(
 }
 
 /// A copy of a mount tree, not attached.
-fn clone(dir: impl AsFd, path: impl rustix::path::Arg) -> MountResult<OwnedFd> {
+fn clone_tree(dir: impl AsFd, path: impl rustix::path::Arg) -> MountResult<OwnedFd> {
     let flags = OpenTreeFlags::OPEN_TREE_CLONE
         | OpenTreeFlags::OPEN_TREE_CLOEXEC
         | OpenTreeFlags::AT_RECURSIVE
@@ -478,7 +512,9 @@ fn clone(dir: impl AsFd, path: impl rustix::path::Arg) -> MountResult<OwnedFd> {
     open_tree(dir, path, flags)
 }
 
-fn set(tree: &OwnedFd, access: MountAccess) -> MountResult<()> {
+/// Sets the access of every mount of a tree. Set-user-id bits and device nodes never have an
+/// effect.
+fn set_access(tree: &OwnedFd, access: MountAccess) -> MountResult<()> {
     let mut attributes = ATTR_NOSUID | ATTR_NODEV;
     if !access.write {
         attributes |= ATTR_RDONLY;
@@ -489,10 +525,12 @@ fn set(tree: &OwnedFd, access: MountAccess) -> MountResult<()> {
     sys::set_mount(tree, attributes).map_err(errno)
 }
 
+/// Attaches a tree at a path below a directory.
 fn attach(tree: &OwnedFd, dir: impl AsFd, at: &Path) -> MountResult<()> {
     move_mount(tree, "", dir, at, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
 }
 
+/// Attaches a tree at an open place.
 fn attach_to(tree: &OwnedFd, place: &OwnedFd) -> MountResult<()> {
     let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
     move_mount(tree, "", place, "", flags)

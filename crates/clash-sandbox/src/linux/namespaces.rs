@@ -14,6 +14,7 @@ use crate::plan::room::RoomPlan;
 #[derive(Debug)]
 pub(crate) struct IdentityMap([String; 2]);
 
+/// The step that failed.
 pub(crate) enum NamespaceError {
     Namespaces(std::io::Error),
     Identity(Errno),
@@ -44,7 +45,8 @@ pub(crate) fn make_with_parts(room: &RoomPlan) -> Result<RoomParts, LaunchError>
     RoomParts::make().map_err(|error| LaunchError::RoomRoot(error.into()))
 }
 
-/// Makes the namespaces for the calling process. As long as nothing fails, it touches no
+/// Makes mount and IPC namespaces for the calling process, and with an identity also a user
+/// namespace in which only that identity exists. As long as nothing fails, it touches no
 /// memory that another process shares.
 pub(crate) fn make(identity: Option<&IdentityMap>) -> Result<(), NamespaceError> {
     let flags = libc::CLONE_NEWNS | libc::CLONE_NEWIPC;
@@ -64,14 +66,14 @@ pub(crate) fn make(identity: Option<&IdentityMap>) -> Result<(), NamespaceError>
 }
 
 /// Makes a network namespace for the calling process, with the loopback switched on.
-pub(crate) fn make_network() -> Result<(), LaunchError> {
+pub(crate) fn make_network_namespace() -> Result<(), LaunchError> {
     sys::unshare(libc::CLONE_NEWNET).map_err(LaunchError::NetworkNamespace)?;
     sys::loopback_up().map_err(LaunchError::Loopback)
 }
 
 /// `unshare(CLONE_NEWPID)`. The caller keeps its process id; its next child is process 1 of
 /// the room.
-pub(crate) fn own_processes() -> Result<(), LaunchError> {
+pub(crate) fn make_process_namespace() -> Result<(), LaunchError> {
     sys::unshare(libc::CLONE_NEWPID).map_err(LaunchError::ProcessNamespace)
 }
 

@@ -42,12 +42,14 @@ pub(crate) struct OutputCopier {
     copied: OwnedFd,
 }
 
-/// True if a stream has to be copied.
+/// True if standard output or error has to be copied.
 pub(crate) fn is_needed(streams: &StandardStreams) -> bool {
     let [_, out, err] = streams.facts();
     is_copied(out) || is_copied(err)
 }
 
+/// True for a stream that can be written and is a regular file, or a socket other than a
+/// connected unix stream socket.
 fn is_copied(stream: Option<StreamFacts>) -> bool {
     let Some(stream) = stream else { return false };
     if stream.flags.contains(OFlags::PATH) || stream.mode() == OFlags::RDONLY {
@@ -74,7 +76,9 @@ struct CopiedStream {
 }
 
 impl OutputCopier {
-    /// Replaces files by pipes. Call this while the launcher has no other thread.
+    /// Replaces the streams that have to be copied by pipes, and starts the copying process.
+    /// `None` if there are none. One pipe serves both streams if they share a file position.
+    /// Call this while the launcher has no other thread.
     pub(crate) fn start(
         limits: &ResourceLimits,
         streams: &StandardStreams,
@@ -101,7 +105,7 @@ impl OutputCopier {
                 let streams = streams
                     .into_iter()
                     .filter_map(|(pipe, file)| Some(CopiedStream { pipe: pipe?, file: file? }));
-                copy(streams.collect(), waits, copies, limits);
+                copy_until_closed(streams.collect(), waits, copies, limits);
                 sys::exit_now(0)
             }
             Ok(ForkSide::Parent(pid)) => {
@@ -142,7 +146,7 @@ impl Drop for OutputCopier {
     }
 }
 
-/// True if two descriptors share one file position.
+/// True if two descriptors share one file position, or both append to the same file.
 fn is_same(one: &OwnedFd, other: &OwnedFd) -> bool {
     let (Ok(a), Ok(b)) = (fstat(one), fstat(other)) else { return false };
     if (a.st_dev, a.st_ino) != (b.st_dev, b.st_ino) {
@@ -152,11 +156,17 @@ fn is_same(one: &OwnedFd, other: &OwnedFd) -> bool {
     appends(one) && appends(other) || sys::is_same_description(one.as_fd(), other.as_fd())
 }
 
-/// The copying process.
-fn copy(mut streams: Vec<CopiedStream>, waits: OwnedFd, copies: OwnedFd, limits: &ResourceLimits) {
+/// The copying process: copies until no process holds the pipes. Reports when the content up
+/// to the end of the command is copied. The limit on file size applies.
+fn copy_until_closed(
+    mut streams: Vec<CopiedStream>,
+    waits: OwnedFd,
+    copies: OwnedFd,
+    limits: &ResourceLimits,
+) {
     let _ = rustix::process::setsid();
     let _ = rustix::process::chdir(c"/");
-    let _ = super::limits::set(
+    let _ = super::limits::set_limits(
         &ResourceLimits { file_size_bytes: limits.file_size_bytes, ..ResourceLimits::default() },
         true,
     );
@@ -180,7 +190,7 @@ fn copy(mut streams: Vec<CopiedStream>, waits: OwnedFd, copies: OwnedFd, limits:
                 && waits.is_some()
                 && fds.last().is_some_and(|fd| !fd.revents().is_empty())
         };
-        streams.retain(pass_on);
+        streams.retain(copy_content);
         if ended {
             waits = None;
             copies = None;
@@ -191,7 +201,7 @@ fn copy(mut streams: Vec<CopiedStream>, waits: OwnedFd, copies: OwnedFd, limits:
 
 /// Copies the present content of a pipe. Returns `false` at the end of the pipe, or if the
 /// file takes no more.
-fn pass_on(stream: &CopiedStream) -> bool {
+fn copy_content(stream: &CopiedStream) -> bool {
     let mut chunk = vec![0; COPY_CHUNK_BYTES];
     loop {
         match rustix::io::read(&stream.pipe, &mut chunk) {
@@ -208,6 +218,7 @@ fn pass_on(stream: &CopiedStream) -> bool {
     }
 }
 
+/// Writes all bytes; waits if the file takes none now. Returns `false` on an error.
 fn write_all(file: &OwnedFd, mut bytes: &[u8]) -> bool {
     while !bytes.is_empty() {
         match rustix::io::write(file, bytes) {

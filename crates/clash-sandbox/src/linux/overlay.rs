@@ -49,49 +49,53 @@ pub(crate) enum CacheMount {
     Missing,
 }
 
-/// The project's cache `own` over the shared one.
-pub(crate) fn of_project(shared: &Path, own: &Path, overlay: bool) -> CacheMount {
+/// Prepares the mount of the project's cache `own` over the shared one, and makes its
+/// directories. A plain directory is enough if the shared cache is empty, and has to be if
+/// `overlay` is false or no overlay can be mounted.
+pub(crate) fn mount_project_cache(shared: &Path, own: &Path, overlay: bool) -> CacheMount {
     let upper = own.join("upper");
-    if make(&upper).is_err() {
+    if make_directory(&upper).is_err() {
         return CacheMount::Missing;
     }
-    // Looks the same, and is much faster.
+    // An overlay over an empty directory would look the same, and is much slower.
     if cache::is_empty_directory(shared) {
         return CacheMount::Plain(upper);
     }
-    if overlay && let Ok((tree, lock)) = mounted(shared, own) {
+    if overlay && let Ok((tree, lock)) = lock_and_mount(shared, own) {
         return CacheMount::Overlay { tree, lock };
     }
     let plain = own.join("plain");
-    if make(&plain).is_ok() { CacheMount::Plain(plain) } else { CacheMount::Missing }
+    if make_directory(&plain).is_ok() { CacheMount::Plain(plain) } else { CacheMount::Missing }
 }
 
-fn make(dir: &Path) -> io::Result<()> {
+fn make_directory(dir: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(dir)
 }
 
-fn mounted(shared: &Path, own: &Path) -> OverlayResult<(OwnedFd, OwnedFd)> {
-    let shared = open(shared)?;
-    if let Some(lock) = locked(own)? {
-        return Ok((overlay(&[&shared], own)?, lock));
+/// The overlay and its lock. If another command of the project has the lock, an overlay on
+/// top of the project's cache, whose changes are dropped. `EBUSY` if 32 further commands run.
+fn lock_and_mount(shared: &Path, own: &Path) -> OverlayResult<(OwnedFd, OwnedFd)> {
+    let shared = open_without_links(shared)?;
+    if let Some(lock) = try_lock(own)? {
+        return Ok((make_overlay(&[&shared], own)?, lock));
     }
-    let below = open(&own.join("upper"))?;
+    let below = open_without_links(&own.join("upper"))?;
     for number in 1..=MAX_PARALLEL_COMMANDS {
         let besides = own.join("besides").join(number.to_string());
-        make(&besides).map_err(errno)?;
-        let Some(lock) = locked(&besides)? else { continue };
+        make_directory(&besides).map_err(errno)?;
+        let Some(lock) = try_lock(&besides)? else { continue };
         // An old copy would hide newer files of the project's cache.
         for left in ["upper", "work"] {
             let _ = scratch::remove_tree(&besides.join(left));
         }
-        return Ok((overlay(&[&below, &shared], &besides)?, lock));
+        return Ok((make_overlay(&[&below, &shared], &besides)?, lock));
     }
     Err(Errno::BUSY)
 }
 
 /// Locks a directory. `None` if another launcher has the lock. The kernel releases it when
 /// this process ends.
-fn locked(dir: &Path) -> OverlayResult<Option<OwnedFd>> {
+fn try_lock(dir: &Path) -> OverlayResult<Option<OwnedFd>> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file = openat(CWD, dir.join("lock"), flags, Mode::from_raw_mode(0o600))?;
     match fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive) {
@@ -101,16 +105,17 @@ fn locked(dir: &Path) -> OverlayResult<Option<OwnedFd>> {
     }
 }
 
-fn overlay(lower: &[&OwnedFd], own: &Path) -> OverlayResult<OwnedFd> {
+/// An overlay of these directories with its changes in `own/upper`, not attached.
+fn make_overlay(lower: &[&OwnedFd], own: &Path) -> OverlayResult<OwnedFd> {
     let [upper, work] = ["upper", "work"].map(|name| own.join(name));
     for dir in [&upper, &work] {
-        make(dir).map_err(errno)?;
+        make_directory(dir).map_err(errno)?;
     }
-    if unmark(&open(&work)?).is_err() {
+    if remove_volatile_mark(&open_without_links(&work)?).is_err() {
         let _ = scratch::remove_tree(&work);
-        make(&work).map_err(errno)?;
+        make_directory(&work).map_err(errno)?;
     }
-    let (upper, work) = (open(&upper)?, open(&work)?);
+    let (upper, work) = (open_without_links(&upper)?, open_without_links(&work)?);
     // By descriptor, because a path may contain the characters that separate options.
     let named = |dir: &OwnedFd| format!("/proc/self/fd/{}", dir.as_raw_fd());
     let lower: Vec<String> = lower.iter().map(|dir| named(dir)).collect();
@@ -133,8 +138,8 @@ fn overlay(lower: &[&OwnedFd], own: &Path) -> OverlayResult<OwnedFd> {
 }
 
 /// A read-only overlay of a directory with doors over a directory with programs.
-pub(crate) fn of_doors(doors: &Path, programs: &OwnedFd) -> OverlayResult<OwnedFd> {
-    let doors = open(doors)?;
+pub(crate) fn make_door_overlay(doors: &Path, programs: &OwnedFd) -> OverlayResult<OwnedFd> {
+    let doors = open_without_links(doors)?;
     let named = |dir: &OwnedFd| format!("/proc/self/fd/{}", dir.as_raw_fd());
     let context = fsopen("overlay", FsOpenFlags::FSOPEN_CLOEXEC)?;
     fsconfig_set_flag(&context, "userxattr")?;
@@ -147,7 +152,7 @@ pub(crate) fn of_doors(doors: &Path, programs: &OwnedFd) -> OverlayResult<OwnedF
 
 /// Removes the mark of an ended volatile mount. The kernel refuses a new mount while the
 /// mark exists.
-fn unmark(work: &OwnedFd) -> OverlayResult<()> {
+fn remove_volatile_mark(work: &OwnedFd) -> OverlayResult<()> {
     for (mark, flags) in [
         ("work/incompat/volatile/dirty", AtFlags::empty()),
         ("work/incompat/volatile", AtFlags::REMOVEDIR),
@@ -162,7 +167,7 @@ fn unmark(work: &OwnedFd) -> OverlayResult<()> {
 }
 
 /// Opens a directory without following links.
-fn open(dir: &Path) -> OverlayResult<OwnedFd> {
+fn open_without_links(dir: &Path) -> OverlayResult<OwnedFd> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     openat2(CWD, dir, flags, Mode::empty(), resolve)
@@ -172,12 +177,13 @@ fn errno(error: io::Error) -> Errno {
     Errno::from_io_error(&error).unwrap_or(Errno::IO)
 }
 
-/// Removes the project's cache `own`. `false` if a running command uses it.
+/// Removes the project's cache `own`. `false` if a running command uses it, or if something
+/// could not be removed.
 pub(crate) fn clear(own: &Path) -> io::Result<bool> {
-    let Some(_lock) = locked(own)? else { return Ok(false) };
+    let Some(_lock) = try_lock(own)? else { return Ok(false) };
     let mut besides: Vec<OwnedFd> = Vec::new();
     for entry in fs::read_dir(own.join("besides")).into_iter().flatten().flatten() {
-        match locked(&entry.path())? {
+        match try_lock(&entry.path())? {
             Some(lock) => besides.push(lock),
             None => return Ok(false),
         }

@@ -16,10 +16,13 @@ use crate::plan::{GrantReason, PathGrant, SandboxPlan};
 
 /// The plan and the command with the cache directories added. A directory that cannot be
 /// made is left out; the tool then finds the shared cache, which is read-only.
-pub(crate) fn given(plan: &SandboxPlan, command: &LaunchCommand) -> (SandboxPlan, LaunchCommand) {
+pub(crate) fn add_redirects(
+    plan: &SandboxPlan,
+    command: &LaunchCommand,
+) -> (SandboxPlan, LaunchCommand) {
     let (mut plan, mut command) = (plan.clone(), command.clone());
     for redirect in std::mem::take(&mut plan.redirects) {
-        if !is_made(&redirect) {
+        if !make_directory(&redirect) {
             continue;
         }
         let grant = PathGrant {
@@ -30,18 +33,19 @@ pub(crate) fn given(plan: &SandboxPlan, command: &LaunchCommand) -> (SandboxPlan
         if let Some(watch) = &mut plan.watch {
             watch.rights.given.push(grant.clone());
             // Packages contain names that are protected elsewhere below the home.
-            watch.rights.sandbox.fs.extend(rule(&redirect));
+            watch.rights.sandbox.fs.extend(allow_rule(&redirect));
             if let Some(sight) = &mut watch.sight {
                 sight.set_tree(&redirect.to, TreeVisibility::Writable);
             }
         }
         plan.grants.push(grant);
-        set(&mut command, &redirect);
+        set_variable(&mut command, &redirect);
     }
     (plan, command)
 }
 
-fn rule(redirect: &CacheRedirect) -> Option<FsRule> {
+/// A rule that allows everything in the directory; `None` if its path is not UTF-8.
+fn allow_rule(redirect: &CacheRedirect) -> Option<FsRule> {
     let path = redirect.to.to_str()?.to_owned();
     Some(FsRule {
         pattern: PathPattern::Subpath { path, follow_worktrees: false },
@@ -52,23 +56,30 @@ fn rule(redirect: &CacheRedirect) -> Option<FsRule> {
     })
 }
 
-fn is_made(redirect: &CacheRedirect) -> bool {
+/// Makes the directory and copies the carried files anew. Returns false if the directory
+/// cannot be made; a file that cannot be copied is left out.
+fn make_directory(redirect: &CacheRedirect) -> bool {
     let made = DirBuilder::new().recursive(true).mode(0o700).create(&redirect.to);
     for file in &redirect.carried {
         let Some(copy) = file.file_name().map(|name| redirect.to.join(name)) else { continue };
         let _ = fs::remove_file(&copy);
-        let _ = fs::read(file).and_then(|bytes| written(&copy, &bytes));
+        let _ = fs::read(file).and_then(|bytes| write_new_file(&copy, &bytes));
     }
     made.is_ok()
 }
 
-/// Writes a file without following a link, which another command of the project may have
-/// put there.
-fn written(path: &Path, bytes: &[u8]) -> io::Result<()> {
+/// Writes a file that must not exist: a link, which another command of the project may have
+/// put there, is not followed.
+fn write_new_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
     File::options().write(true).create_new(true).open(path)?.write_all(bytes)
 }
 
-fn set(command: &mut LaunchCommand, CacheRedirect { variable, option, to, .. }: &CacheRedirect) {
+/// Sets the variable to the directory. A variable with options, such as `MAVEN_OPTS`, keeps
+/// its earlier content before them.
+fn set_variable(
+    command: &mut LaunchCommand,
+    CacheRedirect { variable, option, to, .. }: &CacheRedirect,
+) {
     let before = command.env.iter().position(|(name, _)| name == variable);
     let before = before.map(|at| command.env.swap_remove(at).1);
     let mut value = before.filter(|_| !option.is_empty()).unwrap_or_default();

@@ -26,14 +26,16 @@ use crate::plan::{GrantReason, PathGrant, SandboxPlan};
 /// Variables in which programs look for a temporary directory.
 const TMP_VARIABLES: [&str; 4] = ["TMPDIR", "TMP", "TEMP", "TEMPDIR"];
 
-/// A name that is very unlikely to exist. If it exists, making the directory fails.
-pub(crate) fn name(parent: &Path) -> PathBuf {
+/// A path in `parent` that is very unlikely to exist. If it exists, making the directory
+/// fails.
+pub(crate) fn choose_path(parent: &Path) -> PathBuf {
     let random = RandomState::new().build_hasher().finish();
     parent.join(format!("clash-{random:016x}"))
 }
 
-/// The plan and the command with the directory added.
-pub(crate) fn given(
+/// The plan with all rights to the directory, and the command with it in `TMPDIR`. Makes
+/// nothing.
+pub(crate) fn add_scratch(
     path: &Path,
     plan: &SandboxPlan,
     command: &LaunchCommand,
@@ -50,12 +52,13 @@ pub(crate) fn given(
             sight.set_tree(path, TreeVisibility::Writable);
         }
     }
-    let command = named(path, command);
+    let command = set_tmp_variables(path, command);
     (plan, command)
 }
 
-/// The command with the directory in its environment.
-pub(crate) fn named(path: &Path, command: &LaunchCommand) -> LaunchCommand {
+/// The command with the directory in `TMPDIR`, and in `TMP` and similar variables if the
+/// command has them.
+pub(crate) fn set_tmp_variables(path: &Path, command: &LaunchCommand) -> LaunchCommand {
     let mut command = command.clone();
     for (name, value) in &mut command.env {
         if TMP_VARIABLES.iter().any(|known| name == known) {
@@ -77,6 +80,7 @@ pub(crate) struct ScratchDirectory {
 }
 
 impl ScratchDirectory {
+    /// Makes the directory, and first the process that removes it. Fails if the path exists.
     /// Call this while the launcher has no other thread.
     pub(crate) fn make(path: &Path) -> io::Result<Self> {
         let (wait, alive) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
@@ -109,6 +113,7 @@ impl Drop for ScratchDirectory {
     }
 }
 
+/// The removing process: waits for the end of the launcher, then removes the directory.
 fn remove_later(wait: OwnedFd, path: &Path) {
     let _ = rustix::process::setsid();
     let _ = rustix::process::chdir(c"/");
@@ -121,11 +126,12 @@ fn remove_later(wait: OwnedFd, path: &Path) {
 }
 
 /// Removes a directory that commands have written, whatever modes it has. Follows no link.
+/// Fails if it is missing.
 pub(crate) fn remove_tree(path: &Path) -> io::Result<()> {
     if fs::remove_dir_all(path).is_ok() {
         return Ok(());
     }
-    if let Ok(dir) = open(CWD, path) {
+    if let Ok(dir) = open_directory(CWD, path) {
         make_removable(&dir);
     }
     fs::remove_dir_all(path)
@@ -133,17 +139,19 @@ pub(crate) fn remove_tree(path: &Path) -> io::Result<()> {
 
 /// Opens a directory, whatever its mode. Follows no link: a process of the command may
 /// still be running and put one there.
-fn open(dir: impl AsFd, path: &Path) -> rustix::io::Result<OwnedFd> {
+fn open_directory(dir: impl AsFd, path: &Path) -> rustix::io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::DIRECTORY | OFlags::CLOEXEC;
     openat(dir, path, flags, Mode::empty())
 }
 
+/// Gives the owner all permissions on a directory and every directory below it. Errors are
+/// ignored.
 fn make_removable(dir: &OwnedFd) {
     let itself = format!("/proc/self/fd/{}", dir.as_raw_fd());
     let _ = fs::set_permissions(&itself, Permissions::from_mode(0o700));
     let Ok(entries) = fs::read_dir(&itself) else { return };
     for entry in entries.flatten() {
-        if let Ok(inner) = open(dir, Path::new(&entry.file_name())) {
+        if let Ok(inner) = open_directory(dir, Path::new(&entry.file_name())) {
             make_removable(&inner);
         }
     }

@@ -24,6 +24,7 @@ const MEMORY_DEVICES: u32 = 1;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StandardStreams([Option<StreamFacts>; 3]);
 
+/// The kernel's answers about one stream.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StreamFacts {
     pub(crate) fd: BorrowedFd<'static>,
@@ -33,6 +34,7 @@ pub(crate) struct StreamFacts {
 }
 
 impl StreamFacts {
+    /// `None` if the stream is closed.
     fn read(fd: BorrowedFd<'static>) -> Option<Self> {
         let (meta, flags) = (fstat(fd).ok()?, fcntl_getfl(fd).ok()?);
         let kind = FileType::from_raw_mode(meta.st_mode);
@@ -52,6 +54,7 @@ impl StreamFacts {
 }
 
 impl StandardStreams {
+    /// Asks the kernel about the three streams.
     pub(crate) fn examine() -> Self {
         Self([stdin(), stdout(), stderr()].map(StreamFacts::read))
     }
@@ -87,7 +90,8 @@ pub(crate) struct InheritedStdio {
 }
 
 impl InheritedStdio {
-    /// Without a room. Opens the file again only if it is also open for writing.
+    /// Without a room: opens the input file again for reading only, if it is also open for
+    /// writing. Remembers no terminal settings.
     pub(crate) fn guard_roomless(streams: &StandardStreams) -> Self {
         let writable = streams.has_writable_input();
         let again =
@@ -95,6 +99,8 @@ impl InheritedStdio {
         Self { terminal: None, input: read_only_input(streams, again), returned: Vec::new() }
     }
 
+    /// With a room: opens the input file again through a read-only mount, remembers the
+    /// terminal settings of standard input, and opens the files that get their content back.
     /// Call this in the room's mount namespace, before its root is entered.
     pub(crate) fn guard(returned: &[PathBuf], streams: &StandardStreams) -> Self {
         let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -102,7 +108,7 @@ impl InheritedStdio {
         let returned = returned.iter().filter_map(host).collect();
         let again = |flags: OFlags| {
             let name = std::fs::read_link("/proc/self/fd/0").ok()?;
-            let tree = mounts::read_only(&name).ok();
+            let tree = mounts::copy_read_only(&name).ok();
             // The file has no name. Without a mount, it can at least not be written.
             let at = tree.as_ref().map_or(0, std::os::fd::AsRawFd::as_raw_fd);
             open(format!("/proc/self/fd/{at}"), flags, Mode::empty()).ok()
@@ -124,7 +130,7 @@ impl InheritedStdio {
             let _ = seek(input, SeekFrom::Start(at));
         }
         for (path, host) in &self.returned {
-            let _ = give_back(path, host);
+            let _ = return_content(path, host);
         }
     }
 }
@@ -132,8 +138,9 @@ impl InheritedStdio {
 /// A returned file contains one path, so no more than this is copied.
 const MAX_RETURNED_BYTES: usize = 8 << 10;
 
-/// Copies a small file of the room to the host's file, and removes it.
-fn give_back(path: &Path, host: &OwnedFd) -> rustix::io::Result<()> {
+/// Copies at most [`MAX_RETURNED_BYTES`] of the room's file to the host's file, and removes
+/// the room's file. Only a regular file is copied.
+fn return_content(path: &Path, host: &OwnedFd) -> rustix::io::Result<()> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let own = open(path, flags, Mode::empty())?;
     if FileType::from_raw_mode(fstat(&own)?.st_mode) == FileType::RegularFile {
@@ -144,8 +151,9 @@ fn give_back(path: &Path, host: &OwnedFd) -> rustix::io::Result<()> {
     rustix::fs::unlink(path)
 }
 
-/// Replaces a file on standard input. A file that is no longer found under its name stays
-/// as it is.
+/// Replaces a file on standard input by the one that `again` opens, at the same position, and
+/// returns the original. `None`, and nothing changes, if the input is no file, is open only
+/// for writing, or `again` finds another file.
 fn read_only_input(
     streams: &StandardStreams,
     again: impl FnOnce(OFlags) -> Option<OwnedFd>,

@@ -55,7 +55,7 @@ pub(crate) struct HandledRights {
 
 /// Makes a ruleset that handles these rights. An unknown right is an error.
 pub(crate) fn landlock_ruleset(handled: &HandledRights) -> io::Result<OwnedFd> {
-    // SAFETY: the kernel reads one `Handled`, whose size is passed.
+    // SAFETY: the kernel reads one `HandledRights`, whose size is passed.
     let fd = check(unsafe {
         libc::syscall(
             libc::SYS_landlock_create_ruleset,
@@ -82,7 +82,7 @@ pub(crate) fn landlock_rule(
     }
     const PATH_BENEATH: u32 = 1;
     let rule = PathBeneath { rights, place: place.as_raw_fd() };
-    // SAFETY: the kernel reads one `Beneath`, which lives until the call returns.
+    // SAFETY: the kernel reads one `PathBeneath`, which lives until the call returns.
     check(unsafe {
         libc::syscall(
             libc::SYS_landlock_add_rule,
@@ -118,6 +118,7 @@ pub(crate) fn seccomp_errno_available() -> bool {
     answer == 0
 }
 
+/// A negative answer becomes the error in `errno`.
 fn check(answer: c_long) -> io::Result<c_long> {
     if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(answer) }
 }
@@ -130,8 +131,9 @@ pub(crate) fn close_on_exec_from_3() -> io::Result<()> {
         .map(drop)
 }
 
-/// The label of the security module that confines this process. `None` if the kernel cannot
-/// tell (before Linux 6.8), or if the label is too long.
+/// Writes the label of the security module that confines this process into the buffer, and
+/// returns its length: 0 if there is no such module. `None` if the kernel cannot tell (before
+/// Linux 6.8), or if the label is too long.
 pub(crate) fn confined_by(label: &mut [u8; 512]) -> Option<usize> {
     const LSM_GET_SELF_ATTR: c_long = 459;
     const CURRENT: c_long = 100;
@@ -272,7 +274,7 @@ pub(crate) fn mount(
     .map(drop)
 }
 
-/// Ends the calling process after this time, whatever it is doing.
+/// Ends the calling process after this time by SIGALRM, whatever it is doing.
 pub(crate) fn alarm(seconds: u32) {
     // SAFETY: takes an integer; SIGALRM has its default action here.
     unsafe { libc::alarm(seconds) };
@@ -292,6 +294,7 @@ struct MountAttr {
     userns: u64,
 }
 
+/// `mount_setattr` on a tree with all mounts below it.
 fn mount_setattr(dir: RawFd, path: &CStr, flags: c_int, attr: &MountAttr) -> io::Result<()> {
     // SAFETY: `path` ends in NUL and `attr` is a whole `struct mount_attr` whose
     // size is passed; both outlive the call.
@@ -315,7 +318,8 @@ pub(crate) fn make_private(path: &CStr) -> io::Result<()> {
     mount_setattr(libc::AT_FDCWD, path, 0, &attr)
 }
 
-/// Sets these attributes on every mount of a tree.
+/// Sets these attributes on every mount of a tree, and makes the mounts private. Takes no
+/// attribute away.
 pub(crate) fn set_mount(tree: &OwnedFd, set: u64) -> io::Result<()> {
     let attr = MountAttr { set, clear: 0, propagation: libc::MS_PRIVATE, userns: 0 };
     mount_setattr(tree.as_raw_fd(), c"", libc::AT_EMPTY_PATH, &attr)

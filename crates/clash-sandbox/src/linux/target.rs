@@ -1,4 +1,4 @@
-//! The arguments of `execve`.
+//! The program and the arguments of `execve`.
 
 use std::ffi::{CString, OsStr, OsString};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -9,8 +9,8 @@ use super::sys::{self, CStringArray};
 use crate::launch::command::LaunchCommand;
 use crate::launch::error::LaunchError;
 
-/// All memory is allocated at construction, so that afterwards only `execve` itself can
-/// fail.
+/// The files to try, the arguments and the environment. All memory is allocated at
+/// construction, so that afterwards only `execve` itself can fail.
 #[derive(Debug)]
 pub(crate) struct ExecTarget {
     program: OsString,
@@ -21,6 +21,7 @@ pub(crate) struct ExecTarget {
 }
 
 impl ExecTarget {
+    /// Fails if a text contains a NUL byte.
     pub(crate) fn new(command: &LaunchCommand) -> Result<Self, LaunchError> {
         let name = command.door.as_ref().map_or(&command.program, |door| &door.name);
         let args = std::iter::once(name).chain(&command.args);
@@ -41,8 +42,9 @@ impl ExecTarget {
         })
     }
 
-    /// Tries each candidate as `execvp` does. A missing one is skipped. One that may not be
-    /// executed is reported if no other works.
+    /// Becomes the command; returns only on failure. An open file is executed as it is.
+    /// Otherwise tries each candidate as `execvp` does: a missing one is skipped, and one
+    /// that may not be executed is reported if no other works.
     pub(crate) fn execute(&self) -> LaunchError {
         let mut refused = None;
         if let Some(file) = &self.file {
@@ -83,6 +85,8 @@ fn c_string(text: OsString) -> Result<CString, LaunchError> {
 /// The search path of glibc without `PATH`.
 const DEFAULT_PATH: &str = "/bin:/usr/bin";
 
+/// The files to try: the program itself if its name has a slash, else one in each directory
+/// of the command's own `PATH`. None for an empty name.
 fn candidates(command: &LaunchCommand) -> Result<Vec<CString>, LaunchError> {
     let program = &command.program;
     if program.is_empty() {

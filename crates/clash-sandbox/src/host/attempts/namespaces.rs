@@ -64,7 +64,8 @@ pub(super) fn make_room(user_namespace: bool) -> Result<(), FailedStep> {
         steps: Vec::new(),
     };
     let left = namespaces::make_with_parts(&room);
-    let rest = || namespaces::make_network().and_then(|()| namespaces::own_processes());
+    let rest =
+        || namespaces::make_network_namespace().and_then(|()| namespaces::make_process_namespace());
     let parts = left.and_then(|parts| rest().map(|()| parts)).map_err(|error| match error {
         LaunchError::RoomRoot(e) => FailedStep { step: 4, errno: e.raw_os_error().unwrap_or(0) },
         LaunchError::UserMap(e) => FailedStep { step: 1, errno: e.raw_os_error().unwrap_or(0) },
@@ -81,7 +82,7 @@ pub(super) fn make_room(user_namespace: bool) -> Result<(), FailedStep> {
             let steps = || -> Result<(), u8> {
                 let steps = [MountStep::Devices, MountStep::Processes { maps: false }];
                 let mut view = MountTree::new(parts, &steps).map_err(|_| 4)?;
-                steps.iter().try_for_each(|step| view.step(step)).map_err(|_| 5)?;
+                steps.iter().try_for_each(|step| view.do_step(step)).map_err(|_| 5)?;
                 view.enter(crate::plan::room::RoomInterior::Commands).map_err(|_| 4)
             };
             sys::exit_now(steps().err().map_or(0, i32::from))
@@ -165,8 +166,8 @@ pub(super) fn limit_process_numbers() -> Result<(), FailedStep> {
     }
     match sys::fork().at(1)? {
         ForkSide::Child => {
-            let numbered = limits::process_numbers()
-                .and_then(|settings| limits::number_processes(&settings, 100));
+            let numbered = limits::open_number_settings()
+                .and_then(|settings| limits::limit_process_numbers(&settings, 100));
             sys::exit_now(numbered.err().map_or(0, rustix::io::Errno::raw_os_error))
         }
         ForkSide::Parent(pid) => {

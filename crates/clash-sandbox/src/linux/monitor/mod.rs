@@ -143,7 +143,7 @@ impl CallMonitor {
         let Ok(held) = openat(&processes, "self/fd", HOLD, Mode::empty()) else { return };
         // With all its capabilities, root's monitor could follow paths that the caller may
         // not follow.
-        if caps::keep_for_looking(root).is_err() {
+        if caps::keep_monitor_capabilities(root).is_err() {
             return;
         }
         let Ok(listener) = given.recv() else { return };
@@ -292,7 +292,7 @@ fn work(
 ) {
     let confined = rustix::thread::set_no_new_privs(true).is_ok()
         && landlock::enter(ruleset).is_ok()
-        && caps::drop_all(root).is_ok();
+        && caps::drop_capabilities(root).is_ok();
     shared.inner.store(gettid().as_raw_nonzero().get(), Ordering::Relaxed);
     let mut worker = worker(shared);
     if confined {

@@ -12,17 +12,20 @@ use super::check;
 
 type MetadataResult<T> = Result<T, Errno>;
 
+/// As `check`, with the error as an `Errno`.
 fn raw(answer: c_long) -> MetadataResult<c_long> {
     check(answer).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
 }
 
 /// Structures of integers that the kernel fills in.
 trait PlainStruct: Sized {
+    /// All fields zero.
     fn empty() -> Self {
         // SAFETY: implemented for structures of integers alone.
         unsafe { std::mem::zeroed() }
     }
 
+    /// A copy of the structure's memory, padding included.
     fn bytes(&self) -> Vec<u8> {
         // SAFETY: all bytes were zeroed or written by the kernel, padding too.
         unsafe { std::slice::from_raw_parts(ptr::from_ref(self).cast::<u8>(), size_of::<Self>()) }
@@ -34,7 +37,7 @@ impl PlainStruct for libc::stat {}
 impl PlainStruct for libc::statx {}
 impl PlainStruct for libc::statfs {}
 
-/// `struct stat`. For a blank object, only its type.
+/// `struct stat` of an open object. For a blank object, only its type and identity.
 pub(crate) fn stat(object: &OwnedFd, blank: bool) -> MetadataResult<Vec<u8>> {
     let mut meta = libc::stat::empty();
     let flags = libc::AT_EMPTY_PATH;
@@ -55,7 +58,7 @@ pub(crate) fn stat(object: &OwnedFd, blank: bool) -> MetadataResult<Vec<u8>> {
     Ok(meta.bytes())
 }
 
-/// `struct statx`
+/// `struct statx` of an open object. For a blank object, only its type and identity.
 pub(crate) fn statx(
     object: &OwnedFd,
     flags: c_int,
@@ -82,7 +85,7 @@ pub(crate) fn statx(
     Ok(meta.bytes())
 }
 
-/// `struct statfs`
+/// `struct statfs` of the file system of an open object.
 pub(crate) fn statfs(object: &OwnedFd) -> MetadataResult<Vec<u8>> {
     let mut meta = libc::statfs::empty();
     // SAFETY: the kernel fills in one `statfs`, which has its own layout on the
@@ -91,7 +94,7 @@ pub(crate) fn statfs(object: &OwnedFd) -> MetadataResult<Vec<u8>> {
     Ok(meta.bytes())
 }
 
-/// `faccessat2`, Linux 5.8
+/// `faccessat2` on an open object, Linux 5.8.
 pub(crate) fn access(object: &OwnedFd, mode: c_int, flags: c_int) -> MetadataResult<()> {
     let flags = flags | libc::AT_EMPTY_PATH;
     // SAFETY: the path is empty and ends in NUL.

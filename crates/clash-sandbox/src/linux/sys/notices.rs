@@ -69,8 +69,8 @@ fn raw(answer: c_long) -> NoticeResult<c_long> {
     check(answer).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
 }
 
-/// Takes ownership of a listener that was made by another process with the same
-/// descriptors.
+/// Takes ownership of the listener with this number, which this process or one with the same
+/// descriptors has just made. `None` for a number that cannot be one.
 pub(crate) fn listener(number: c_long) -> Option<OwnedFd> {
     use std::os::fd::FromRawFd;
     let number = RawFd::try_from(number).ok().filter(|number| *number > 2)?;
@@ -151,6 +151,7 @@ pub(crate) fn answer_with(
     put(listener, id, fd, close_on_exec, GIFT_IS_ANSWER).map(drop)
 }
 
+/// `SECCOMP_IOCTL_NOTIF_ADDFD`.
 fn put(
     listener: &OwnedFd,
     id: u64,
@@ -172,7 +173,8 @@ fn put(
     .map(|number| number as c_int)
 }
 
-/// Reads another process's memory. Returns fewer bytes if a part is not mapped.
+/// Reads another process's memory. Returns fewer bytes if a later part is not mapped, and
+/// fails if the first byte is not.
 pub(crate) fn read_memory(pid: libc::pid_t, at: u64, to: &mut [u8]) -> NoticeResult<usize> {
     let local = libc::iovec { iov_base: to.as_mut_ptr().cast(), iov_len: to.len() };
     let remote = libc::iovec { iov_base: at as *mut c_void, iov_len: to.len() };
@@ -196,14 +198,15 @@ pub(crate) fn resource_limits<const COUNT: usize>(
     Ok(limits)
 }
 
-/// Sets the limits of this process. A hard limit that is above the present one stays.
+/// Sets the soft and hard limits of this process, except the number of processes. No hard
+/// limit is raised: a soft limit above it is lowered to it.
 pub(crate) fn set_resource_limits<const COUNT: usize>(
     limits: &[(u64, u64); COUNT],
 ) -> NoticeResult<()> {
     let own: [(u64, u64); COUNT] = resource_limits(0)?;
     for ((resource, wanted), own) in (0..).zip(limits).zip(&own) {
-        // The number of processes counts in the user namespace of each, and the plan of the
-        // new room sets its own.
+        // The kernel counts processes per user namespace, and the plan of the new room sets its
+        // own limit.
         if wanted == own || resource == libc::RLIMIT_NPROC {
             continue;
         }
@@ -215,7 +218,7 @@ pub(crate) fn set_resource_limits<const COUNT: usize>(
     Ok(())
 }
 
-/// The file size limit (`RLIMIT_FSIZE`) of another process.
+/// The file size limit (`RLIMIT_FSIZE`) of another process; `None` if it has none.
 pub(crate) fn file_size_limit(pid: libc::pid_t) -> NoticeResult<Option<u64>> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: nothing is set, and the kernel fills in one `rlimit`.

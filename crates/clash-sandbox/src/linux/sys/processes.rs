@@ -158,6 +158,8 @@ pub(crate) fn use_batch_scheduling() -> bool {
     schedule(libc::SCHED_OTHER, libc::SCHED_BATCH)
 }
 
+/// Changes the scheduling policy of this thread. Returns false, and changes nothing, if the
+/// present policy is not `from`, or if the kernel refuses.
 fn schedule(from: c_int, to: c_int) -> bool {
     // SAFETY: all zeroes is a valid `sched_param`.
     let none: libc::sched_param = unsafe { std::mem::zeroed() };
@@ -195,7 +197,7 @@ pub(crate) fn close_all_but_these(kept: &mut [RawFd]) {
     unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, 0_u32) };
 }
 
-/// Gives descriptors the wanted numbers, open across `execve`, and closes all others. Only
+/// Gives each descriptor the wanted number, open across `execve`, and closes all others. Only
 /// for a process that uses none of the others.
 pub(crate) fn place_descriptors(given: &[(RawFd, std::os::fd::OwnedFd)]) -> io::Result<()> {
     let above = given.iter().map(|(number, _)| *number).fold(2, RawFd::max).saturating_add(1);
@@ -260,7 +262,8 @@ pub(crate) fn receive(
     }
 }
 
-/// Waits until the other end of a pipe is closed. Returns true if a byte came before.
+/// Waits for a byte from a pipe. Returns true if one came, false if the other end was closed
+/// first.
 pub(crate) fn was_released(fd: RawFd) -> bool {
     // SAFETY: the descriptor stays open for the whole call, since this process
     // does nothing else.

@@ -15,7 +15,7 @@ pub(crate) struct SignalMask(libc::sigset_t);
 
 impl std::fmt::Debug for SignalMask {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Mask")
+        f.write_str("SignalMask")
     }
 }
 
@@ -23,6 +23,7 @@ impl std::fmt::Debug for SignalMask {
 const SYNCHRONOUS: [c_int; 6] =
     [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGSYS];
 
+/// Every signal except those of [`SYNCHRONOUS`].
 fn supervised() -> libc::sigset_t {
     let mut set = MaybeUninit::<libc::sigset_t>::uninit();
     // SAFETY: sigfillset initialises the set; sigdelset changes an initialised one.
@@ -35,7 +36,7 @@ fn supervised() -> libc::sigset_t {
     }
 }
 
-/// Blocks every signal that can be waited for.
+/// Blocks every signal that can be waited for, and returns the mask before.
 pub(crate) fn hold_signals() -> io::Result<SignalMask> {
     let set = supervised();
     let mut before = MaybeUninit::<libc::sigset_t>::uninit();
@@ -70,13 +71,14 @@ pub(crate) fn set_blocked_signals(bits: u64) -> io::Result<()> {
     set_mask(&SignalMask(set))
 }
 
-/// Delivers the pending signals, and blocks again.
+/// Delivers the pending signals under this mask, and blocks again.
 pub(crate) fn let_through(mask: &SignalMask) -> io::Result<()> {
     set_mask(mask)?;
     hold_signals().map(drop)
 }
 
-/// Removes a pending stop signal and returns it.
+/// Removes one pending stop signal (`SIGTSTP`, `SIGTTIN`, `SIGTTOU`) and returns it; `None`
+/// if there is none.
 pub(crate) fn held_stop() -> Option<c_int> {
     let mut stops = MaybeUninit::<libc::sigset_t>::uninit();
     let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -121,14 +123,14 @@ pub(crate) fn own_group() -> libc::pid_t {
     unsafe { libc::getpgrp() }
 }
 
-/// The session of a process; 0 as above.
+/// The session of a process. It is 0 if the session belongs to an outer process namespace.
 pub(crate) fn session_of(pid: libc::pid_t) -> io::Result<libc::pid_t> {
     // SAFETY: takes an integer.
     let session = unsafe { libc::getsid(pid) };
     check(c_long::from(session)).map(|_| session)
 }
 
-/// A signalfd for the blocked signals.
+/// A signalfd for the blocked signals, which never waits.
 pub(crate) fn signals() -> io::Result<OwnedFd> {
     let set = supervised();
     // SAFETY: the set is initialised; -1 asks for a new descriptor.
@@ -218,8 +220,8 @@ pub(crate) fn take_unless(signal: c_int, over: impl Fn() -> bool) {
     }
 }
 
-/// Ends a stop of this process after this time, and then every second. A stopped process
-/// cannot look at the clock.
+/// Sends this process `SIGCONT` after this time, and then every second, so that a stop ends.
+/// A stopped process cannot look at the clock.
 pub(crate) fn continue_after(time: Duration) -> io::Result<()> {
     // SAFETY: all zeroes is a valid `sigevent`.
     let mut event: libc::sigevent = unsafe { std::mem::zeroed() };

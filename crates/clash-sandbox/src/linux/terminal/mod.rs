@@ -48,11 +48,11 @@ use screen::ScreenFilter;
 /// Bytes per read, and the maximum of typed bytes kept for a command that does not read.
 const RELAY_CHUNK_BYTES: usize = 64 * 1024;
 
-/// Gives the calling process a pseudo-terminal if it has the user's terminal. Returns in
-/// the process that is to become the command. `held` says which standard streams are
-/// terminals. The calling process stays as the relay and
-/// ends with the command.
-pub(crate) fn apart(held: [bool; 3]) -> io::Result<()> {
+/// Gives the calling process a pseudo-terminal in place of the user's terminal. `held` says
+/// which standard streams are terminals; with none, nothing happens. Returns in the process
+/// that is to become the command. The calling process itself stays as the relay and ends with
+/// the command.
+pub(crate) fn separate_terminal(held: [bool; 3]) -> io::Result<()> {
     let Some(outer) =
         [stdin(), stdout(), stderr()].into_iter().zip(held).find_map(|(fd, is)| is.then_some(fd))
     else {
@@ -92,16 +92,17 @@ pub(crate) fn apart(held: [bool; 3]) -> io::Result<()> {
     }
 }
 
-/// True if the caller has a controlling terminal that is on none of its standard streams.
-/// The command could open it as /dev/tty, and no filter would apply.
-pub(crate) fn is_behind(held: [bool; 3]) -> bool {
+/// True if the caller has a controlling terminal that is on none of its standard streams. The
+/// command could open it as /dev/tty, and no filter would apply.
+pub(crate) fn has_unused_terminal(held: [bool; 3]) -> bool {
     let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
     held == [false; 3] && rustix::fs::open(TTY, flags, Mode::empty()).is_ok()
 }
 
-/// The plan without the controlling terminal. Signals of its keys still reach the command,
-/// which stays in its process group.
-pub(crate) fn hidden(plan: &SandboxPlan) -> SandboxPlan {
+/// The plan without /dev/tty: no grant, and a mount over it where Landlock does not restrict
+/// files. Signals of the terminal's keys still reach the command, which stays in its process
+/// group.
+pub(crate) fn without_terminal(plan: &SandboxPlan) -> SandboxPlan {
     let mut plan = plan.clone();
     let is_other = |path: &Path| path != Path::new(TTY);
     plan.baseline.retain(|(entry, _)| is_other(Path::new(entry.path)));
@@ -125,8 +126,8 @@ fn die_with_parent() -> io::Result<()> {
     Ok(rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?)
 }
 
-/// Takes the pseudo-terminal and starts the process that becomes the command. Returns only
-/// there.
+/// Makes a session with the pseudo-terminal and starts the process that becomes the command.
+/// Returns only there; the leader stays in [`look_after`].
 fn lead(inner: &OwnedFd, held: [bool; 3]) -> io::Result<()> {
     die_with_parent()?;
     rustix::process::setsid()?;
@@ -151,10 +152,11 @@ fn lead(inner: &OwnedFd, held: [bool; 3]) -> io::Result<()> {
     }
 }
 
-/// The leader: stops and ends as the command does.
+/// The leader: stops and continues with the command, and ends as it ended. Passes signals on
+/// to it.
 fn look_after(inner: BorrowedFd<'_>, child: libc::pid_t) -> ! {
     loop {
-        match state_of(child) {
+        match poll_child(child) {
             Some(ChildChange::Ended(end)) => end.repeat(),
             Some(ChildChange::Stopped) => {
                 // The leader's process group has no parent in its session. Only `SIGSTOP`
@@ -166,14 +168,16 @@ fn look_after(inner: BorrowedFd<'_>, child: libc::pid_t) -> ! {
                 }
             }
             None => match sys::next_signal(None) {
-                Ok(arrived) => pass_on(arrived, child),
+                Ok(arrived) => forward_signal(arrived, child),
                 Err(_) => sys::exit_now(125),
             },
         }
     }
 }
 
-fn pass_on(arrived: Option<ArrivedSignal>, child: libc::pid_t) {
+/// Passes a signal on to the child if a process sent it. The terminal's own signals reach the
+/// child without help.
+fn forward_signal(arrived: Option<ArrivedSignal>, child: libc::pid_t) {
     if let Some(arrived) = arrived
         && arrived.from_process
         && !matches!(arrived.signal, libc::SIGCHLD | libc::SIGCONT)
@@ -187,8 +191,9 @@ enum ChildChange {
     Stopped,
 }
 
-/// The change of a child's state since the last call.
-fn state_of(child: libc::pid_t) -> Option<ChildChange> {
+/// The change of a child's state since the last call; `None` if there is none. A child that
+/// cannot be waited for counts as ended with status 125.
+fn poll_child(child: libc::pid_t) -> Option<ChildChange> {
     loop {
         match waitpid(Pid::from_raw(child), WaitOptions::NOHANG | WaitOptions::UNTRACED) {
             Ok(Some((_, status))) => return change(status),
@@ -221,20 +226,25 @@ struct TerminalRelay {
     gone: bool,
 }
 
+/// The interval at which a background job looks whether the shell has brought it to the
+/// foreground.
 const FOREGROUND_POLL: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
 impl TerminalRelay {
+    /// Relays until the command ends, and ends as it ended. On an error, restores the terminal,
+    /// kills the leader and exits with 125.
     fn run(mut self) -> ! {
         match self.relay() {
             Ok(end) => end.repeat(),
             Err(_) => {
-                self.give_back();
+                self.restore_terminal();
                 sys::kill(self.leader, libc::SIGKILL);
                 sys::exit_now(125)
             }
         }
     }
 
+    /// Passes keys, output and signals between the two terminals until the command ends.
     fn relay(&mut self) -> io::Result<CommandEnd> {
         let signals = sys::signals()?;
         rustix::io::ioctl_fionbio(&self.master, true)?;
@@ -267,10 +277,10 @@ impl TerminalRelay {
                 self.come_forward();
             }
             if output.contains(PollFlags::OUT) {
-                self.type_in();
+                self.write_keys();
             }
             if open && output.intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR) {
-                open = self.show()?;
+                open = self.pass_output()?;
             }
             if keys.contains(PollFlags::IN) {
                 self.read_keys();
@@ -278,7 +288,7 @@ impl TerminalRelay {
                 self.hang_up();
             }
             if signal.contains(PollFlags::IN)
-                && let Some(end) = self.signal(&signals)?
+                && let Some(end) = self.handle_signal(&signals)?
             {
                 return Ok(end);
             }
@@ -292,21 +302,22 @@ impl TerminalRelay {
         sys::kill(self.leader, libc::SIGHUP);
     }
 
-    /// Handles one blocked signal.
-    fn signal(&mut self, signals: &OwnedFd) -> io::Result<Option<CommandEnd>> {
+    /// Handles one blocked signal. Returns the end of the command if it has ended. Signals
+    /// from processes go to the leader; a stop of the command stops this process as well.
+    fn handle_signal(&mut self, signals: &OwnedFd) -> io::Result<Option<CommandEnd>> {
         let Some(arrived) = sys::held_signal(signals)? else { return Ok(None) };
         match arrived.signal {
-            libc::SIGCHLD => match state_of(self.leader) {
+            libc::SIGCHLD => match poll_child(self.leader) {
                 Some(ChildChange::Ended(end)) => {
-                    while self.show()? {}
-                    self.give_back();
+                    while self.pass_output()? {}
+                    self.restore_terminal();
                     // Reaps the processes started before the command. Some systems have no
                     // init process that would.
                     while let Ok(Some(_)) = waitpid(None, WaitOptions::NOHANG) {}
                     return Ok(Some(end));
                 }
                 Some(ChildChange::Stopped) => {
-                    self.give_back();
+                    self.restore_terminal();
                     sys::take(libc::SIGTSTP);
                     self.come_forward();
                     sys::kill(self.leader, libc::SIGCONT);
@@ -340,20 +351,22 @@ impl TerminalRelay {
                 self.before = before;
             }
             self.raw = true;
-            self.agree();
+            self.set_raw_mode();
         }
     }
 
-    /// Restores the outer terminal.
-    fn give_back(&mut self) {
+    /// Restores the outer terminal: first the modes that the command switched, then the
+    /// settings from the start, if this job is in the foreground.
+    fn restore_terminal(&mut self) {
         let mut left = Vec::new();
-        self.screen.leave(&mut left);
+        self.screen.restore_modes(&mut left);
         let _ = write_all(&self.outer, &left);
         if std::mem::take(&mut self.raw) && self.in_front() {
             let _ = tcsetattr(&self.outer, OptionalActions::Drain, &self.before);
         }
     }
 
+    /// Gives the inner terminal the size of the outer one.
     fn resize(&mut self) {
         if let Ok(size) = tcgetwinsize(&self.outer) {
             let _ = tcsetwinsize(&self.master, size);
@@ -361,9 +374,10 @@ impl TerminalRelay {
         }
     }
 
-    /// Sets raw input on the outer terminal. Output settings are those that the command
-    /// wants, because other commands of the pipeline may write to the same terminal.
-    fn agree(&self) {
+    /// Sets raw input on the outer terminal while this job is in the foreground. Output
+    /// settings are those that the command wants, because other commands of the pipeline may
+    /// write to the same terminal.
+    fn set_raw_mode(&self) {
         let Ok(inner) = tcgetattr(&self.master) else { return };
         let mut wanted = self.before.clone();
         wanted.make_raw();
@@ -378,8 +392,10 @@ impl TerminalRelay {
         }
     }
 
-    /// Passes output on. Returns `false` at the end, or if no output is there now.
-    fn show(&mut self) -> io::Result<bool> {
+    /// Passes one chunk of the command's output through the filter to the outer terminal.
+    /// Returns `false` at the end, or if no output is there now. Hangs up if the outer
+    /// terminal takes no more.
+    fn pass_output(&mut self) -> io::Result<bool> {
         let mut chunk = vec![0_u8; RELAY_CHUNK_BYTES];
         let length = match rustix::io::read(&self.master, &mut chunk) {
             Ok(length) => length,
@@ -387,32 +403,34 @@ impl TerminalRelay {
             Err(_) => return Ok(false),
         };
         let mut shown = Vec::with_capacity(length);
-        self.screen.pass(chunk.get(..length).unwrap_or_default(), &mut shown);
-        self.agree();
+        self.screen.filter(chunk.get(..length).unwrap_or_default(), &mut shown);
+        self.set_raw_mode();
         if !self.gone && write_all(&self.outer, &shown).is_err() {
             self.hang_up();
         }
         Ok(length > 0)
     }
 
+    /// Reads keys from the outer terminal and passes them on. An error or end means that the
+    /// job is in the background now, or the terminal is gone: then raw mode counts as lost.
     fn read_keys(&mut self) {
         let mut chunk = [0_u8; 4096];
         match rustix::io::read(&self.outer, &mut chunk) {
             Ok(0) => self.raw = false,
             Ok(length) => {
                 let keys = chunk.get(..length).unwrap_or_default();
-                self.tell_pipeline(keys);
+                self.signal_own_group(keys);
                 self.typed.extend(keys);
-                self.type_in();
+                self.write_keys();
             }
             Err(Errno::INTR | Errno::AGAIN) => {}
-            // The job is in the background now, or the terminal is gone.
             Err(_) => self.raw = false,
         }
     }
 
-    /// In raw mode the outer terminal makes no signals of keys, so the relay sends them.
-    fn tell_pipeline(&self, keys: &[u8]) {
+    /// Sends the signals of ^C, ^\ and ^Z to this process group, as the inner terminal has
+    /// them set. In raw mode the outer terminal does not.
+    fn signal_own_group(&self, keys: &[u8]) {
         let Ok(inner) = tcgetattr(&self.master) else { return };
         if !inner.local_modes.contains(LocalModes::ISIG) {
             return;
@@ -428,13 +446,15 @@ impl TerminalRelay {
         }
     }
 
-    fn type_in(&mut self) {
+    /// Writes as many kept keys as the inner terminal takes now. The others stay.
+    fn write_keys(&mut self) {
         if let Ok(length) = rustix::io::write(&self.master, &self.typed) {
             self.typed.drain(..length.min(self.typed.len()));
         }
     }
 }
 
+/// Writes all bytes; waits if the descriptor takes none now.
 fn write_all(fd: &OwnedFd, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
         match rustix::io::write(fd, bytes) {

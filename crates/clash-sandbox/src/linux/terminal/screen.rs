@@ -56,6 +56,7 @@ const ESC: u8 = 0x1b;
 const CAN: u8 = 0x18;
 const SUB: u8 = 0x1a;
 
+/// The position in the output: in text or inside a sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SequenceState {
     Text,
@@ -125,15 +126,17 @@ impl ScreenFilter {
         }
     }
 
-    /// Passes on the harmless part of the output.
-    pub(crate) fn pass(&mut self, output: &[u8], to: &mut Vec<u8>) {
+    /// Appends the harmless part of the output to `to`. A sequence may continue in the next
+    /// call.
+    pub(crate) fn filter(&mut self, output: &[u8], to: &mut Vec<u8>) {
         for byte in output {
-            self.byte(*byte, to);
+            self.take_byte(*byte, to);
         }
     }
 
-    /// Restores the terminal's modes at the end of the command.
-    pub(crate) fn leave(&mut self, to: &mut Vec<u8>) {
+    /// Appends the sequences that restore everything that the command switched, and starts
+    /// anew. Appends nothing if nothing was switched.
+    pub(crate) fn restore_modes(&mut self, to: &mut Vec<u8>) {
         if self.alternate {
             to.extend(BACK);
         }
@@ -156,10 +159,11 @@ impl ScreenFilter {
         *self = Self::new(self.rows);
     }
 
-    fn byte(&mut self, byte: u8, to: &mut Vec<u8>) {
+    /// Handles one byte, by the present state.
+    fn take_byte(&mut self, byte: u8, to: &mut Vec<u8>) {
         match self.state {
-            SequenceState::Text => self.text(byte, to),
-            SequenceState::Character(missing) => self.character(byte, missing, to),
+            SequenceState::Text => self.take_text(byte, to),
+            SequenceState::Character(missing) => self.take_character(byte, missing, to),
             SequenceState::String { bell } => match byte {
                 0x07 if bell => self.state = SequenceState::Text,
                 CAN | SUB => self.state = SequenceState::Text,
@@ -170,24 +174,24 @@ impl ScreenFilter {
                 self.state = SequenceState::Text;
                 if byte != b'\\' {
                     self.state = SequenceState::Escape;
-                    self.byte(byte, to);
+                    self.take_byte(byte, to);
                 }
             }
             // Control characters act also in the middle of a sequence.
             _ if byte < 0x20 => match byte {
-                ESC => self.begin(SequenceState::Escape),
+                ESC => self.begin_sequence(SequenceState::Escape),
                 CAN | SUB => self.state = SequenceState::Text,
-                _ => self.control(byte, to),
+                _ => self.take_control(byte, to),
             },
             _ if byte >= 0x7f => self.state = SequenceState::Text,
-            SequenceState::Escape => self.escape(byte, to),
-            SequenceState::Designation => self.designation(byte, to),
+            SequenceState::Escape => self.take_escape(byte, to),
+            SequenceState::Designation => self.take_designation(byte, to),
             SequenceState::Control => {
                 self.held.push(byte);
                 if byte >= 0x40 {
                     self.state = SequenceState::Text;
                     let held = std::mem::take(&mut self.held);
-                    self.sequence(&held, to);
+                    self.take_sequence(&held, to);
                     self.held = held;
                 } else if self.held.len() >= MAX_SEQUENCE_BYTES {
                     self.state = SequenceState::Overlong;
@@ -201,28 +205,31 @@ impl ScreenFilter {
         }
     }
 
-    fn begin(&mut self, state: SequenceState) {
+    fn begin_sequence(&mut self, state: SequenceState) {
         self.state = state;
         self.held.clear();
     }
 
-    fn text(&mut self, byte: u8, to: &mut Vec<u8>) {
+    /// Handles a byte outside sequences. A single byte in 0x80 to 0x9f becomes `?`, because some
+    /// terminals take it for an eight-bit control.
+    fn take_text(&mut self, byte: u8, to: &mut Vec<u8>) {
         match byte {
-            ESC => self.begin(SequenceState::Escape),
-            0x00..0x20 => self.control(byte, to),
+            ESC => self.begin_sequence(SequenceState::Escape),
+            0x00..0x20 => self.take_control(byte, to),
             0x7f => {}
-            // Some terminals take a single byte of this range for an eight-bit control.
             0x80..0xa0 => to.push(b'?'),
             0xc2..0xf5 => {
                 let missing = 1 + usize::from(byte >= 0xe0) + usize::from(byte >= 0xf0);
-                self.begin(SequenceState::Character(missing));
+                self.begin_sequence(SequenceState::Character(missing));
                 self.held.push(byte);
             }
             _ => to.push(byte),
         }
     }
 
-    fn character(&mut self, byte: u8, missing: usize, to: &mut Vec<u8>) {
+    /// Handles a further byte of a UTF-8 character. Passes the whole character when it is
+    /// complete, drops misleading ones, and passes broken ones without eight-bit controls.
+    fn take_character(&mut self, byte: u8, missing: usize, to: &mut Vec<u8>) {
         let continues = (0x80..0xc0).contains(&byte);
         if continues {
             self.held.push(byte);
@@ -233,7 +240,7 @@ impl ScreenFilter {
         }
         self.state = SequenceState::Text;
         match std::str::from_utf8(&self.held) {
-            Ok(text) if text.chars().any(misleading) => {}
+            Ok(text) if text.chars().any(is_misleading) => {}
             Ok(text) => to.extend(text.bytes()),
             Err(_) => {
                 let plain = |byte: &u8| if (0x80..0xa0).contains(byte) { b'?' } else { *byte };
@@ -241,32 +248,36 @@ impl ScreenFilter {
             }
         }
         if !continues {
-            self.text(byte, to);
+            self.take_text(byte, to);
         }
     }
 
-    fn control(&mut self, byte: u8, to: &mut Vec<u8>) {
+    /// Passes harmless control characters and drops the others. Counts line ends.
+    fn take_control(&mut self, byte: u8, to: &mut Vec<u8>) {
         match byte {
             0x07..=0x09 | 0x0d | 0x0f => to.push(byte),
-            0x0e => self.switch(&[byte], to),
+            0x0e => self.pass_switch(&[byte], to),
             // Most terminals take the vertical tab and the form feed for a line end, others
             // do not.
             0x0a..=0x0c => {
-                self.down();
+                self.count_line();
                 to.push(b'\n');
             }
             _ => {}
         }
     }
 
-    fn down(&mut self) {
+    /// Counts a line below the command's first one. Not on the alternate screen or inside
+    /// margins, where a line end may scroll.
+    fn count_line(&mut self) {
         if !self.alternate && !self.margins {
             self.below = self.below.saturating_add(1);
         }
     }
 
-    /// The number of lines, of `wanted`, by which the cursor may go up.
-    fn up(&mut self, wanted: u32) -> u32 {
+    /// The number of lines, of `wanted`, by which the cursor may go up: no further than the
+    /// command's first line. Any number if the whole screen is the command's.
+    fn limit_upward(&mut self, wanted: u32) -> u32 {
         if self.alternate || self.whole {
             return wanted;
         }
@@ -275,31 +286,33 @@ impl ScreenFilter {
         most
     }
 
-    fn escape(&mut self, byte: u8, to: &mut Vec<u8>) {
+    /// Handles the byte after `ESC`.
+    fn take_escape(&mut self, byte: u8, to: &mut Vec<u8>) {
         self.state = SequenceState::Text;
         match byte {
-            b'[' => self.begin(SequenceState::Control),
+            b'[' => self.begin_sequence(SequenceState::Control),
             b']' => self.state = SequenceState::String { bell: true },
             b'P' | b'X' | b'^' | b'_' | b'k' => self.state = SequenceState::String { bell: false },
-            b'7' => self.save(to),
-            b'8' => self.restore(to),
+            b'7' => self.save_cursor(to),
+            b'8' => self.restore_cursor(to),
             b'D' | b'E' => {
-                self.down();
+                self.count_line();
                 to.extend([ESC, byte]);
             }
-            b'M' if self.up(1) > 0 => to.extend(b"\x1bM"),
-            b'=' => self.switch(&[ESC, byte], to),
+            b'M' if self.limit_upward(1) > 0 => to.extend(b"\x1bM"),
+            b'=' => self.pass_switch(&[ESC, byte], to),
             b'>' | b'H' => to.extend([ESC, byte]),
             0x20..0x30 => {
-                self.begin(SequenceState::Designation);
+                self.begin_sequence(SequenceState::Designation);
                 self.held.push(byte);
             }
             _ => {}
         }
     }
 
-    /// Character sets: line drawing and back.
-    fn designation(&mut self, byte: u8, to: &mut Vec<u8>) {
+    /// Passes the choice of a character set, line drawing and back, and drops other sequences
+    /// with intermediate bytes.
+    fn take_designation(&mut self, byte: u8, to: &mut Vec<u8>) {
         if byte < 0x30 {
             self.held.push(byte);
             if self.held.len() >= MAX_SEQUENCE_BYTES {
@@ -309,32 +322,37 @@ impl ScreenFilter {
         }
         self.state = SequenceState::Text;
         if let ([set @ (b'(' | b')')], b'0' | b'A' | b'B') = (self.held.as_slice(), byte) {
-            self.switch(&[ESC, *set, byte], to);
+            self.pass_switch(&[ESC, *set, byte], to);
         }
     }
 
-    fn switch(&mut self, sequence: &[u8], to: &mut Vec<u8>) {
+    /// Passes a sequence that [`Self::restore_modes`] has to undo.
+    fn pass_switch(&mut self, sequence: &[u8], to: &mut Vec<u8>) {
         self.switched = true;
         to.extend(sequence);
     }
 
-    fn save(&mut self, to: &mut Vec<u8>) {
-        // The alternate screen may share the only saved cursor.
+    /// Saves the cursor and its line. Nothing on the alternate screen, which may share the
+    /// only saved cursor.
+    fn save_cursor(&mut self, to: &mut Vec<u8>) {
         if !self.alternate {
             self.saved = Some(self.below);
             to.extend(b"\x1b7");
         }
     }
 
-    fn restore(&mut self, to: &mut Vec<u8>) {
+    /// Restores a cursor that was saved on this screen. Otherwise nothing: an older position
+    /// may lie above the command.
+    fn restore_cursor(&mut self, to: &mut Vec<u8>) {
         if let (false, Some(below)) = (self.alternate, self.saved) {
             self.below = below;
             to.extend(b"\x1b8");
         }
     }
 
-    /// Scrolls everything older than the command off the screen.
-    fn take(&mut self, to: &mut Vec<u8>) {
+    /// Scrolls everything older than the command into the scrollback. Afterwards the whole
+    /// screen is the command's.
+    fn take_whole_screen(&mut self, to: &mut Vec<u8>) {
         if self.alternate || self.whole {
             return;
         }
@@ -343,8 +361,9 @@ impl ScreenFilter {
         (self.whole, self.saved) = (true, None);
     }
 
-    /// Handles a complete control sequence, without its `ESC [`.
-    fn sequence(&mut self, held: &[u8], to: &mut Vec<u8>) {
+    /// Handles a complete control sequence, without its `ESC [`. Passes those on the list,
+    /// some in a changed form, and drops all others.
+    fn take_sequence(&mut self, held: &[u8], to: &mut Vec<u8>) {
         let Some((kind, rest)) = held.split_last() else { return };
         let (prefix, rest) = match rest.split_first() {
             Some((mark @ b'<'..=b'?', rest)) => (Some(*mark), rest),
@@ -361,11 +380,11 @@ impl ScreenFilter {
         let mut send = |prefix: &str, parameters: &str, between: &str| {
             to.extend(format!("\x1b[{prefix}{parameters}{between}{}", *kind as char).bytes());
         };
-        let one = || number(digits.split(';').next().unwrap_or_default());
+        let one = || parse_number(digits.split(';').next().unwrap_or_default());
         let several = digits.contains([';', ':']);
         match (prefix, between, kind) {
             (None, b"", b'A' | b'F') if !several => {
-                let most = self.up(one().max(1));
+                let most = self.limit_upward(one().max(1));
                 if most > 0 {
                     send("", &most.to_string(), "");
                 }
@@ -378,22 +397,22 @@ impl ScreenFilter {
             ) => send("", digits, ""),
             (None, b"", b'J') if !several && one() == 0 => send("", "", ""),
             (None, b"", b'J') if !several && one() <= 2 => {
-                self.take(to);
+                self.take_whole_screen(to);
                 to.extend(format!("\x1b[{}J", one()).bytes());
             }
             (None, b"", b'H' | b'f' | b'd' | b'r') => {
-                self.take(to);
+                self.take_whole_screen(to);
                 self.margins |= *kind == b'r' && !self.alternate;
                 to.extend(format!("\x1b[{digits}{}", *kind as char).bytes());
             }
             (None, b"", b'S' | b'T') if !several => {
-                self.take(to);
+                self.take_whole_screen(to);
                 to.extend(format!("\x1b[{digits}{}", *kind as char).bytes());
             }
-            (None, b"", b's') if digits.is_empty() => self.save(to),
-            (None, b"", b'u') if digits.is_empty() => self.restore(to),
+            (None, b"", b's') if digits.is_empty() => self.save_cursor(to),
+            (None, b"", b'u') if digits.is_empty() => self.restore_cursor(to),
             (None, b"", b'm') => {
-                if let Some(style) = self.style(digits) {
+                if let Some(style) = self.plain_style(digits) {
                     send("", &style, "");
                 }
             }
@@ -401,7 +420,7 @@ impl ScreenFilter {
                 self.switched = true;
                 send("", digits, "");
             }
-            (Some(b'?'), b"", b'h' | b'l') => self.modes(digits, *kind == b'h', to),
+            (Some(b'?'), b"", b'h' | b'l') => self.set_modes(digits, *kind == b'h', to),
             (None, b"", b'n') if matches!(digits, "5" | "6") => send("", digits, ""),
             (None, b"", b'c') if one() == 0 => send("", "", ""),
             (Some(b'>'), b"", b'c') if one() == 0 => send(">", "", ""),
@@ -418,12 +437,13 @@ impl ScreenFilter {
         }
     }
 
-    /// Passes colours and weights, but no concealed text.
-    fn style(&mut self, digits: &str) -> Option<String> {
+    /// The colours and weights of a style without concealed text (8). `None` if nothing is
+    /// left.
+    fn plain_style(&mut self, digits: &str) -> Option<String> {
         let mut kept: Vec<&str> = Vec::new();
         let mut words = digits.split(';');
         while let Some(word) = words.next() {
-            let value = number(word.split(':').next().unwrap_or_default());
+            let value = parse_number(word.split(':').next().unwrap_or_default());
             if value == 8 {
                 continue;
             }
@@ -439,20 +459,22 @@ impl ScreenFilter {
         (!kept.is_empty()).then(|| kept.join(";"))
     }
 
-    fn modes(&mut self, digits: &str, on: bool, to: &mut Vec<u8>) {
+    /// Switches the modes of the list and the alternate screen, and remembers those that
+    /// differ from their default. Drops all others.
+    fn set_modes(&mut self, digits: &str, on: bool, to: &mut Vec<u8>) {
         for word in digits.split(';') {
-            let mode = u16::try_from(number(word)).unwrap_or(0);
+            let mode = u16::try_from(parse_number(word)).unwrap_or(0);
             match mode {
                 // One way into the alternate screen, which saves the cursor.
                 47 | 1047 | 1049 if on != self.alternate => {
                     (self.alternate, self.saved) = (on, None);
                     to.extend(if on { AWAY } else { BACK });
                 }
-                1048 if on => self.save(to),
-                1048 => self.restore(to),
+                1048 if on => self.save_cursor(to),
+                1048 => self.restore_cursor(to),
                 // Origin mode: where lines are counted from.
                 6 => {
-                    self.take(to);
+                    self.take_whole_screen(to);
                     self.margins |= on && !self.alternate;
                     to.extend(if on { b"\x1b[?6h" } else { b"\x1b[?6l" });
                 }
@@ -471,12 +493,13 @@ impl ScreenFilter {
     }
 }
 
-fn number(digits: &str) -> u32 {
+/// A missing or too large number counts as 0.
+fn parse_number(digits: &str) -> u32 {
     digits.parse().unwrap_or(0)
 }
 
 /// Eight-bit controls, and characters that reverse the direction of text.
-fn misleading(c: char) -> bool {
+fn is_misleading(c: char) -> bool {
     matches!(c, '\u{80}'..='\u{9f}') || is_direction_override(c)
 }
 

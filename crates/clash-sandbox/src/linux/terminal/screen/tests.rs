@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 fn filtered(output: &[u8]) -> String {
     let mut to = Vec::new();
-    ScreenFilter::new(24).pass(output, &mut to);
+    ScreenFilter::new(24).filter(output, &mut to);
     String::from_utf8_lossy(&to).into_owned()
 }
 
@@ -70,16 +70,16 @@ fn the_lines_above_the_command_cannot_be_reached() {
 fn what_a_command_switched_is_switched_back() {
     let mut screen = ScreenFilter::new(24);
     let mut to = Vec::new();
-    screen.pass(
+    screen.filter(
         b"\x1b[?1049h\x1b[?25l\x1b[?1000h\x1b[?2004h\x1b[?2004l\x1b[31m\x1b[5 q\x1b]52",
         &mut to,
     );
     to.clear();
-    screen.leave(&mut to);
+    screen.restore_modes(&mut to);
     let left = String::from_utf8(to).unwrap();
     assert_eq!(left, "\x1b[?6l\x1b[r\x1b[?1049l\x1b[?25h\x1b[?1000l\x1b[0 q\x1b[m");
     let mut to = Vec::new();
-    ScreenFilter::new(24).leave(&mut to);
+    ScreenFilter::new(24).restore_modes(&mut to);
     assert!(to.is_empty(), "nothing was switched");
 }
 
@@ -87,10 +87,10 @@ fn what_a_command_switched_is_switched_back() {
 fn character_sets_the_keypad_and_inserting_are_put_back() {
     for output in ["\x0e", "\x1b(0", "\x1b)0", "\x1b=", "\x1b[4h"] {
         let (mut screen, mut to) = (ScreenFilter::new(24), Vec::new());
-        screen.pass(output.as_bytes(), &mut to);
+        screen.filter(output.as_bytes(), &mut to);
         assert_eq!(to, output.as_bytes());
         to.clear();
-        screen.leave(&mut to);
+        screen.restore_modes(&mut to);
         assert_eq!(to, b"\x1b[4l\x1b(B\x1b)B\x0f\x1b>", "{output:?}");
     }
 }
@@ -98,10 +98,10 @@ fn character_sets_the_keypad_and_inserting_are_put_back() {
 #[test]
 fn a_resize_invalidates_the_saved_cursor() {
     let (mut screen, mut to) = (ScreenFilter::new(24), Vec::new());
-    screen.pass(b"\n\n\x1b7", &mut to);
+    screen.filter(b"\n\n\x1b7", &mut to);
     screen.resize(50);
     to.clear();
-    screen.pass(b"\x1b8\x1b[2A", &mut to);
+    screen.filter(b"\x1b8\x1b[2A", &mut to);
     assert!(to.is_empty(), "{to:?}");
 }
 
@@ -196,7 +196,7 @@ impl TerminalModel {
     }
 
     fn sequence(&mut self, held: &str, kind: u8) {
-        let mut numbers = held.split(';').map(number);
+        let mut numbers = held.split(';').map(parse_number);
         let first = numbers.next().unwrap_or(0) as usize;
         let second = numbers.next().unwrap_or(0) as usize;
         match kind {
@@ -261,7 +261,7 @@ proptest! {
         let output = pieces.concat();
         let mut to = Vec::new();
         let mut screen = ScreenFilter::new(ROWS as u16);
-        screen.pass(&output, &mut to);
+        screen.filter(&output, &mut to);
         let mut model = TerminalModel::new(old);
         model.feed(&to);
         prop_assert_eq!(model.old(), old, "{:?}", String::from_utf8_lossy(&to));
@@ -274,17 +274,17 @@ proptest! {
         let output = pieces.concat();
         let (first, second) = output.split_at(if output.is_empty() { 0 } else { at.index(output.len()) });
         let (mut whole, mut cut) = (Vec::new(), Vec::new());
-        ScreenFilter::new(24).pass(&output, &mut whole);
+        ScreenFilter::new(24).filter(&output, &mut whole);
         let mut screen = ScreenFilter::new(24);
-        screen.pass(first, &mut cut);
-        screen.pass(second, &mut cut);
+        screen.filter(first, &mut cut);
+        screen.filter(second, &mut cut);
         prop_assert_eq!(whole, cut);
     }
 
     #[test]
     fn no_string_and_no_eight_bit_control_gets_through(output: Vec<u8>) {
         let mut to = Vec::new();
-        ScreenFilter::new(24).pass(&output, &mut to);
+        ScreenFilter::new(24).filter(&output, &mut to);
         for pair in to.windows(2) {
             prop_assert!(pair[0] != 0x1b || !b"]PX^_kc".contains(&pair[1]), "{:?}", to);
             prop_assert!(pair[0] != 0xc2 || !(0x80..0xa0).contains(&pair[1]), "{:?}", to);
