@@ -45,7 +45,7 @@ pub fn find_agent(name: &str) -> Option<&'static Agent> {
     AGENTS.iter().copied().find(|agent| agent.name == name)
 }
 
-/// The agent with this program.
+/// The agent with this program, by its file name in any directory.
 pub fn find_agent_by_program(program: &OsStr) -> Option<&'static Agent> {
     let name = Path::new(program).file_name()?;
     AGENTS.iter().copied().find(|agent| name == agent.abilities.program)
@@ -73,6 +73,8 @@ pub struct Agent {
     pub parse: fn(&[u8]) -> ParsedMessage,
     /// A message about a command, as the client would send it.
     pub sample: fn(&SampleCall<'_>) -> Value,
+    /// The tool use of a message, in the words of policies. A tool that clash does not
+    /// know is judged by its fields; a missing field is an error, and the hook blocks.
     pub call: fn(&HookMessage, &CallContext<'_>) -> ToolUseResult,
     /// The tool's input with another command in it. `None`: the client takes no other.
     pub rewrite: fn(&HookMessage, &str) -> Option<Map<String, Value>>,
@@ -84,7 +86,7 @@ pub struct Agent {
     /// tool may change them.
     pub steers: fn(&UserContext, &Path) -> Vec<PathBuf>,
     /// One line about a file of the project that works against clash, for example one
-    /// that switches hooks off.
+    /// that switches hooks off. Reads those files; a file that clash cannot read counts too.
     pub hostile: fn(&UserContext, &Path) -> Option<String>,
     pub extras: AgentExtras,
 }
@@ -144,7 +146,8 @@ impl Agent {
     }
 
     /// True if one of the settings files this agent reads in a project has an entry of
-    /// clash.
+    /// clash: of the user, of the project or of the machine. A file that cannot be read has
+    /// none.
     pub fn is_wired(&self, user: &UserContext, project: &Path) -> bool {
         let machine = user.for_machine();
         let project = InstallScope::Project(project.to_path_buf());
@@ -157,7 +160,8 @@ impl Agent {
         })
     }
 
-    /// The agent's own sandbox, if the user's settings leave it on.
+    /// The agent's own sandbox, if the user's settings leave it on. `None` also if they
+    /// cannot be read.
     pub fn own_sandbox(&self, user: &UserContext) -> Option<WiringProblem> {
         (self.files)(user, &InstallScope::User).iter().find_map(|wired| {
             let text = std::fs::read_to_string(&wired.file).ok()?;
@@ -165,8 +169,8 @@ impl Agent {
         })
     }
 
-    /// The settings that work against clash in the directory where the agent starts.
-    /// Clients read the settings of that directory, of the project's root, or of both.
+    /// A line about settings that work against clash, in the project or in the directory
+    /// where the agent starts. Clients read the settings of one of them or of both.
     pub fn against(&self, user: &UserContext, project: &Path, cwd: &Path) -> Option<String> {
         [project, cwd].into_iter().find_map(|dir| (self.hostile)(user, dir))
     }

@@ -105,6 +105,8 @@ struct AmazonQMessage {
     tool_response: Value,
 }
 
+/// Only the events before and after a tool are known. Without a session id, the directory
+/// stands for the session.
 fn parse(input: &[u8]) -> ParsedMessage {
     let sent: AmazonQMessage = serde_json::from_slice(input)?;
     let event = match sent.hook_event_name.as_str() {
@@ -138,6 +140,7 @@ fn sample(sample: &SampleCall<'_>) -> Value {
     })
 }
 
+/// Files at any depth of the input count. A tool `@server/name` is a tool of a server.
 fn call(message: &HookMessage, context: &CallContext<'_>) -> ToolUseResult {
     let (tool, input) = (message.tool.as_str(), &message.input);
     let missing = |field| ToolError::Field { tool: tool.to_owned(), field };
@@ -192,6 +195,7 @@ fn collect_paths(value: &Value, found: &mut Vec<String>) {
     }
 }
 
+/// A deny or a question before a tool is exit status 2. The client gets nothing else.
 fn reply(event: HookEvent, answer: HookAnswer) -> HookReply {
     match answer {
         HookAnswer::Deny { reason } | HookAnswer::Ask { reason, .. }
@@ -203,6 +207,7 @@ fn reply(event: HookEvent, answer: HookAnswer) -> HookReply {
     }
 }
 
+/// The wired file for the agent of clash in a directory of agents.
 fn agent_file(user: &UserContext, agent: &'static Agent, dir: PathBuf) -> WiredFile {
     let (file, edit) = agent_definition(user, agent, dir);
     WiredFile { file, edit: Box::new(edit) }
@@ -239,6 +244,7 @@ struct AgentFile {
 }
 
 impl AgentFile {
+    /// The members of a JSON object; none if the text is no object.
     fn members(text: &str) -> Map<String, Value> {
         serde_json::from_str(text).unwrap_or_default()
     }
@@ -252,6 +258,7 @@ impl AgentFile {
         text.contains(self.whole.mark) && Self::members(text).iter().any(added)
     }
 
+    /// True if the hooks are exactly those that this clash writes.
     fn has_our_hooks(&self, text: &str) -> bool {
         Self::members(text).get(HOOKS) == Self::members(&self.whole.text).get(HOOKS)
     }
@@ -296,6 +303,7 @@ impl SettingsEdit for AgentFile {
 
 /// A line about a project's agent of the same name: the client uses it instead of the
 /// user's. An agent with exactly the hooks of clash is an installation for the project.
+/// `None` if there is no such file; a file that cannot be read counts as foreign.
 fn shadowed(user: &UserContext, agent: &'static Agent, dir: PathBuf) -> Option<String> {
     let (file, own) = agent_definition(user, agent, dir);
     let text = match read_if_present(&file) {

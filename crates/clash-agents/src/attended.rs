@@ -10,7 +10,7 @@ use std::path::PathBuf;
 const MAX_ANCESTORS: usize = 8;
 
 /// True if the nearest ancestor with this program has a terminal as input and output, and
-/// has more than one prompt.
+/// has more than one prompt. False if there is none within eight ancestors.
 pub fn is_attended(program: &str) -> bool {
     let mut pid = std::os::unix::process::parent_id();
     for _ in 0..MAX_ANCESTORS {
@@ -36,6 +36,7 @@ pub(crate) fn ancestor_arguments(program: &str) -> Option<Vec<String>> {
     None
 }
 
+/// A process above this one, as `/proc` shows it.
 struct AncestorProcess {
     dir: PathBuf,
     parent: u32,
@@ -43,6 +44,7 @@ struct AncestorProcess {
 }
 
 impl AncestorProcess {
+    /// `None` if the process is gone.
     fn read(pid: u32) -> Option<Self> {
         let dir = PathBuf::from(format!("/proc/{pid}"));
         // `stat` has the name in brackets, and the name may hold any byte.
@@ -61,6 +63,7 @@ impl AncestorProcess {
         self.args.iter().take(6).any(name)
     }
 
+    /// True if standard input and output are terminals.
     fn has_terminal(&self) -> bool {
         ["fd/0", "fd/1"].iter().all(|fd| {
             let target = fs::read_link(self.dir.join(fd)).unwrap_or_default();
@@ -68,6 +71,7 @@ impl AncestorProcess {
         })
     }
 
+    /// True if the client got its only prompt as an argument (`-p`).
     fn has_one_prompt(&self) -> bool {
         let one = |arg: &String| arg == "-p" || arg == "--prompt" || arg.starts_with("--prompt=");
         self.args.iter().skip(1).any(one)

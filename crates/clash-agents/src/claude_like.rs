@@ -59,6 +59,8 @@ pub(crate) fn sample(event: &str, tool: &str, sample: &SampleCall<'_>) -> Value 
 }
 
 impl ClaudeDialect {
+    /// An unknown event, and a message about a tool without its name or directory, are
+    /// errors.
     pub(crate) fn parse(&self, input: &[u8]) -> ParsedMessage {
         let sent: ClaudeMessage = serde_json::from_slice(input)?;
         let event = self
@@ -88,14 +90,17 @@ impl ClaudeDialect {
         Ok((event, message))
     }
 
+    /// The meaning of an event name; `None` if the client does not send it.
     fn event(&self, name: &str) -> Option<HookEvent> {
         self.events.iter().find(|(known, ..)| *known == name).map(|(_, event, _)| *event)
     }
 
+    /// The client's name for an event; empty if it has none.
     fn name(&self, event: HookEvent) -> &'static str {
         self.events.iter().find(|(_, known, _)| *known == event).map_or("", |(name, ..)| name)
     }
 
+    /// The answer in the client's words; silent for an event that the client does not have.
     pub(crate) fn reply(&self, event: HookEvent, answer: HookAnswer) -> HookReply {
         if self.name(event).is_empty() {
             return HookReply::silent();
@@ -201,7 +206,7 @@ fn file_content(response: &Value) -> Option<String> {
     content.filter(|_| is_text).map(str::to_owned)
 }
 
-/// Every text inside a value, a line each.
+/// Every text inside a value, a line each. Keys, numbers and truth values are left out.
 pub(crate) fn collect_texts(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),

@@ -81,6 +81,7 @@ struct ClineToolCall {
     output: Value,
 }
 
+/// Only the events before and after a tool are known. The first workspace is the directory.
 fn parse(input: &[u8]) -> ParsedMessage {
     let sent: ClineMessage = serde_json::from_slice(input)?;
     let event = match sent.hook.as_str() {
@@ -110,6 +111,7 @@ const INTERNAL_TOOLS: &[(&str, &str)] = &[
     ("submit_and_exit", "TodoWrite"),
 ];
 
+/// A call with several commands is an error.
 fn call(message: &HookMessage, context: &CallContext<'_>) -> ToolUseResult {
     let (tool, input) = (message.tool.as_str(), &message.input);
     if let Some((_, name)) = INTERNAL_TOOLS.iter().find(|(known, _)| *known == tool) {
@@ -161,7 +163,8 @@ fn call(message: &HookMessage, context: &CallContext<'_>) -> ToolUseResult {
     }
 }
 
-/// One text field of every object in a list.
+/// One text field of every object in a list; an item may also be the text itself. A missing
+/// list or text is an error.
 fn text_of_each(
     tool: &str,
     input: &Map<String, Value>,
@@ -177,10 +180,12 @@ fn text_of_each(
     items.iter().map(text).collect()
 }
 
+/// The input with one command.
 fn rewrite(_: &HookMessage, command: &str) -> Option<Map<String, Value>> {
     Some(Map::from_iter([("commands".to_owned(), json!([command]))]))
 }
 
+/// Only an allow before a tool lets the call run. Clash never asks here.
 fn reply(event: HookEvent, answer: HookAnswer) -> HookReply {
     if event != HookEvent::BeforeTool {
         return match answer {
@@ -210,12 +215,14 @@ fn reply(event: HookEvent, answer: HookAnswer) -> HookReply {
     })
 }
 
+/// The directory of the client's settings.
 fn home(user: &UserContext) -> PathBuf {
     user.path_variable(variables::CLINE_DIR).unwrap_or_else(|| user.home.join(".cline"))
 }
 
 const MARK: &str = "# clash decides every tool call of Cline.";
 
+/// Two programs in the user's hooks directory. If clash fails, they print the refusal.
 fn files(user: &UserContext, scope: &InstallScope) -> Vec<WiredFile> {
     if *scope != InstallScope::User {
         return Vec::new();
@@ -236,6 +243,7 @@ fn files(user: &UserContext, scope: &InstallScope) -> Vec<WiredFile> {
     ["PreToolUse", "PostToolUse"].map(wired).into()
 }
 
+/// The directories with the client's settings and rules.
 fn steers(user: &UserContext, project: &Path) -> Vec<PathBuf> {
     vec![home(user), project.join(".cline"), project.join(".clinerules")]
 }

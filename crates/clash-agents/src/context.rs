@@ -99,8 +99,8 @@ pub fn may_have_settings(project: &Path) -> bool {
     })
 }
 
-/// The directories whose settings clients read for a project: its own, those above it
-/// up to the root of the repository, and the main worktree's.
+/// The directories whose settings clients read for a project: its own, those above it up to
+/// the root of the repository, and the main worktree's. Looks for `.git` on the disk.
 pub(crate) fn settings_roots(project: &Path) -> Vec<PathBuf> {
     let mut roots = vec![project.to_path_buf()];
     if let Some(root) = project.ancestors().find(|dir| dir.join(".git").exists()) {

@@ -70,6 +70,8 @@ struct CopilotMessage {
 /// The field for a patch, which the client sends as a bare text.
 const PATCH: &str = "patch";
 
+/// The message names no event: with a result it comes after the tool. Arguments may be an
+/// object, a text with an object, or the bare text of a patch.
 fn parse(input: &[u8]) -> ParsedMessage {
     let sent: CopilotMessage = serde_json::from_slice(input)?;
     let (event, result) = match sent.tool_result {
@@ -119,6 +121,7 @@ const INTERNAL_TOOLS: &[(&str, &str)] = &[
     ("write_agent", "Task"),
 ];
 
+/// A tool `server-name` is a tool of a server.
 fn call(message: &HookMessage, context: &CallContext<'_>) -> ToolUseResult {
     let (tool, input) = (message.tool.as_str(), &message.input);
     if let Some((_, name)) = INTERNAL_TOOLS.iter().find(|(known, _)| *known == tool) {
@@ -174,6 +177,7 @@ fn searched(tool: &str, input: &Map<String, Value>, context: &CallContext<'_>) -
     Ok(Some((tool.to_owned(), ToolInput::Files(found))))
 }
 
+/// A decision before a tool. Afterwards the model can only get a text.
 fn reply(event: HookEvent, answer: HookAnswer) -> HookReply {
     if event != HookEvent::BeforeTool {
         return match answer {
@@ -202,10 +206,12 @@ fn reply(event: HookEvent, answer: HookAnswer) -> HookReply {
     HookReply::document(document)
 }
 
+/// The directory of the client's settings.
 fn home(user: &UserContext) -> PathBuf {
     user.path_variable(variables::COPILOT_HOME).unwrap_or_else(|| user.home.join(".copilot"))
 }
 
+/// One file with hooks, for the user only.
 fn files(user: &UserContext, scope: &InstallScope) -> Vec<WiredFile> {
     // The client obeys a project's file only if the user trusts the folder.
     if *scope != InstallScope::User {
@@ -223,14 +229,17 @@ fn files(user: &UserContext, scope: &InstallScope) -> Vec<WiredFile> {
     vec![WiredFile { file: home(user).join("hooks/clash.json"), edit: Box::new(edit) }]
 }
 
+/// The files and directories with settings, agents, hooks, skills and servers of the
+/// client.
 fn steers(user: &UserContext, project: &Path) -> Vec<PathBuf> {
     let own = [".github/agents", ".github/copilot", ".github/hooks", ".github/skills", ".mcp.json"];
     let own = own.iter().map(|name| project.join(name));
     std::iter::once(home(user)).chain(own).collect()
 }
 
-/// A line about settings of a project that switch every hook off. The client also reads
-/// those of Claude Code.
+/// A line about settings of a project that switch every hook off, also those of Claude
+/// Code, which the client reads too. Also about rules for commands with which the client
+/// was started (see above): reads the arguments of the client in `/proc`.
 fn hostile(user: &UserContext, project: &Path) -> Option<String> {
     let started = attended::ancestor_arguments(AGENT.abilities.program).unwrap_or_default();
     if hides_rules(&started) {
@@ -247,7 +256,7 @@ fn hostile(user: &UserContext, project: &Path) -> Option<String> {
     })
 }
 
-/// True if the client was started with rules for commands.
+/// True if the client was started with `--deny-tool` about `shell`.
 fn hides_rules(args: &[String]) -> bool {
     let denies = |pair: &[String]| match pair {
         [option, value] => option == "--deny-tool" && value.contains("shell"),

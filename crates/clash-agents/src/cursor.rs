@@ -80,6 +80,8 @@ struct CursorMessage {
 static EVENTS: [&str; 4] =
     ["beforeShellExecution", "beforeMCPExecution", "beforeReadFile", "preToolUse"];
 
+/// Each event gives its tool a name of its own. A call that two events report is judged
+/// once.
 fn parse(input: &[u8]) -> ParsedMessage {
     let sent: CursorMessage = serde_json::from_slice(input)?;
     let root = sent.workspace_roots.into_iter().next().unwrap_or_default();
@@ -121,6 +123,7 @@ fn parse(input: &[u8]) -> ParsedMessage {
 /// A call that another event judges.
 const OTHERS: &str = "judged by another event";
 
+/// The input as an object: itself, or the text of one. Nothing is an empty object.
 fn object(input: Value) -> Result<Map<String, Value>, MessageError> {
     match input {
         Value::Object(input) => Ok(input),
@@ -130,6 +133,7 @@ fn object(input: Value) -> Result<Map<String, Value>, MessageError> {
     }
 }
 
+/// A call that another event judges touches nothing here.
 fn call(message: &HookMessage, context: &CallContext<'_>) -> ToolUseResult {
     let (tool, input) = (message.tool.as_str(), &message.input);
     match tool {
@@ -150,6 +154,7 @@ fn call(message: &HookMessage, context: &CallContext<'_>) -> ToolUseResult {
     }
 }
 
+/// A deny or a question refuses; every other answer allows.
 fn reply(_: HookEvent, answer: HookAnswer) -> HookReply {
     HookReply::document(match answer {
         HookAnswer::Deny { reason } | HookAnswer::Ask { reason, .. } => {
@@ -164,6 +169,7 @@ fn reply(_: HookEvent, answer: HookAnswer) -> HookReply {
     })
 }
 
+/// The hooks of the user, of a project, or of the machine.
 fn files(user: &UserContext, scope: &InstallScope) -> Vec<WiredFile> {
     let dir = match scope {
         InstallScope::User => user.home.join(".cursor"),
@@ -175,6 +181,7 @@ fn files(user: &UserContext, scope: &InstallScope) -> Vec<WiredFile> {
     vec![WiredFile { file: dir.join("hooks.json"), edit: Box::new(edit) }]
 }
 
+/// The directories with the client's settings.
 fn steers(user: &UserContext, project: &Path) -> Vec<PathBuf> {
     vec![user.home.join(".cursor"), project.join(".cursor")]
 }

@@ -64,6 +64,8 @@ static FORMAT: HookFormat = HookFormat {
     off_lists: &[],
 };
 
+/// A field `input` or `patch` with a patch is judged by its paths. A tool `server___name`
+/// is a tool of a server.
 fn call(message: &HookMessage, context: &CallContext<'_>) -> ToolUseResult {
     if message.tool == "AskUser" {
         return Ok(None);
@@ -81,12 +83,14 @@ fn call(message: &HookMessage, context: &CallContext<'_>) -> ToolUseResult {
     }
 }
 
+/// The directory of the client's settings.
 pub(super) fn home(user: &UserContext) -> PathBuf {
     user.path_variable(variables::FACTORY_HOME_OVERRIDE)
         .unwrap_or_else(|| user.home.clone())
         .join(".factory")
 }
 
+/// The settings of the user or of a project. There are none for the machine.
 fn files(user: &UserContext, scope: &InstallScope) -> Vec<WiredFile> {
     let file = match scope {
         InstallScope::User => home(user).join("settings.json"),
@@ -98,10 +102,12 @@ fn files(user: &UserContext, scope: &InstallScope) -> Vec<WiredFile> {
     vec![WiredFile { file, edit: Box::new(wiring) }]
 }
 
+/// The directories with the client's settings.
 fn steers(user: &UserContext, project: &Path) -> Vec<PathBuf> {
     vec![home(user), project.join(".factory")]
 }
 
+/// A line about a project's settings that switch hooks off.
 fn hostile(user: &UserContext, project: &Path) -> Option<String> {
     let own = home(user).join("settings.json");
     hook_entries::hostile(&project.join(".factory/settings.json"), &own, &FORMAT)

@@ -94,6 +94,7 @@ struct GeminiServer {
     tool_name: String,
 }
 
+/// A tool of a server gets the name `mcp__SERVER__TOOL`.
 fn parse(input: &[u8]) -> ParsedMessage {
     let sent: GeminiMessage = serde_json::from_slice(input)?;
     let known = EVENTS.iter().find(|(name, ..)| *name == sent.hook_event_name);
@@ -122,6 +123,8 @@ fn parse(input: &[u8]) -> ParsedMessage {
 /// Tools that ask the user something and touch nothing.
 const QUESTION_TOOLS: &[&str] = &["ask_user", "enter_plan_mode", "exit_plan_mode"];
 
+/// A fetch without `url` is judged by every address in its prompt; none is an error. A
+/// command runs in its own directory.
 fn call(message: &HookMessage, context: &CallContext<'_>) -> ToolUseResult {
     if QUESTION_TOOLS.contains(&message.tool.as_str()) {
         return Ok(None);
@@ -145,6 +148,8 @@ fn call(message: &HookMessage, context: &CallContext<'_>) -> ToolUseResult {
     }
 }
 
+/// A deny before a tool is exit status 2; an allow or a question is a document. Afterwards
+/// the client can only show a text.
 fn reply(event: HookEvent, answer: HookAnswer) -> HookReply {
     let name = EVENTS.iter().find(|(_, known, _)| *known == event).map_or("", |(name, ..)| name);
     let decided = |decision: &str, reason: String, input: Option<Map<String, Value>>| {
@@ -191,12 +196,14 @@ fn reply(event: HookEvent, answer: HookAnswer) -> HookReply {
     }
 }
 
+/// The directory of the client's settings.
 pub(super) fn home(user: &UserContext) -> PathBuf {
     user.path_variable(variables::GEMINI_CLI_HOME)
         .unwrap_or_else(|| user.home.clone())
         .join(".gemini")
 }
 
+/// The settings of the user, of a project, or a whole file for the machine.
 fn files(user: &UserContext, scope: &InstallScope) -> Vec<WiredFile> {
     let hook_command = guard::hook_line(user, AGENT.name, &AGENT.abilities);
     let wiring = HookEntries { format: &FORMAT, hook_command, prefix: None };
@@ -213,10 +220,12 @@ fn files(user: &UserContext, scope: &InstallScope) -> Vec<WiredFile> {
     vec![WiredFile { file, edit: Box::new(wiring) }]
 }
 
+/// The directories with the client's settings.
 fn steers(user: &UserContext, project: &Path) -> Vec<PathBuf> {
     vec![home(user), project.join(".gemini"), "/etc/gemini-cli".into()]
 }
 
+/// A line about a project's settings that switch hooks off.
 fn hostile(user: &UserContext, project: &Path) -> Option<String> {
     let own = home(user).join("settings.json");
     hook_entries::hostile(&project.join(".gemini/settings.json"), &own, &FORMAT)

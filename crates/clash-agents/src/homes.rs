@@ -29,10 +29,12 @@ struct StateEntry {
     is_file: bool,
 }
 
+/// A directory with the paths in it that steer the agent.
 const fn directory(path: &'static str, settings: &'static [&'static str]) -> StateEntry {
     StateEntry { path, variable: None, settings, is_file: false }
 }
 
+/// The same, if a variable can name another directory.
 const fn movable_directory(
     path: &'static str,
     variable: &'static str,
@@ -152,13 +154,14 @@ const HOMES: &[AgentHome] = &[
     home("qwen", &[directory(".qwen", GEMINI)]),
 ];
 
-/// The state of the agent with this program.
+/// The state of the agent with this program, by its file name.
 pub fn find_home(program: &OsStr) -> Option<&'static AgentHome> {
     let name = Path::new(program).file_name()?;
     HOMES.iter().find(|home| name == home.program)
 }
 
 impl AgentHome {
+    /// The state on this machine, whether it exists or not.
     pub fn places(&self, user: &UserContext) -> Vec<StatePlace> {
         let place = |state: &StateEntry| {
             let moved = state.variable.and_then(|name| user.path_variable(name));

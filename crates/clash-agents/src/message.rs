@@ -64,7 +64,8 @@ pub enum MessageError {
 }
 
 impl MessageError {
-    /// An event name that the client file does not list, safe to print.
+    /// An error for an event name that the adapter does not list. The name is cut and
+    /// escaped, so it is safe to print.
     pub(crate) fn unknown_event(name: &str) -> Self {
         const MAX_CHARS: usize = 120;
         Self::UnknownEvent(name.chars().take(MAX_CHARS).flat_map(char::escape_default).collect())
@@ -113,6 +114,7 @@ pub struct HookReply {
 }
 
 impl HookReply {
+    /// No output and exit status 0.
     pub fn silent() -> Self {
         Self::default()
     }

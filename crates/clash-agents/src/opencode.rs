@@ -110,6 +110,8 @@ const INTERNAL_TOOLS: &[(&str, &str)] = &[
 
 const FILES: &[&str] = &["edit", "glob", "grep", "list", "multiedit", "read", "write"];
 
+/// A tool `server_name` is a tool of a server. A background process with a command is an
+/// error.
 fn call(message: &HookMessage, context: &CallContext<'_>) -> ToolUseResult {
     let (tool, input) = (message.tool.as_str(), &message.input);
     let fields = |name: &str| plugin::read_fields(name, input, context);
@@ -140,12 +142,14 @@ fn call(message: &HookMessage, context: &CallContext<'_>) -> ToolUseResult {
     }
 }
 
+/// The directory of the client's settings.
 fn config(user: &UserContext, agent: &str) -> PathBuf {
     let base =
         user.path_variable(variables::XDG_CONFIG_HOME).unwrap_or_else(|| user.home.join(".config"));
     base.join(agent)
 }
 
+/// The plugin, and the shell in the settings file that exists. Only for the user.
 fn files(user: &UserContext, scope: &InstallScope, names: &OpencodeNames) -> Vec<WiredFile> {
     if *scope != InstallScope::User {
         return Vec::new();
@@ -173,13 +177,14 @@ fn files(user: &UserContext, scope: &InstallScope, names: &OpencodeNames) -> Vec
     ]
 }
 
+/// The user's settings, and the settings files and directories of a project.
 fn steers(user: &UserContext, project: &Path, names: &OpencodeNames) -> Vec<PathBuf> {
     let own = names.project_dirs.iter().chain(names.project_files).map(|name| project.join(name));
     std::iter::once(config(user, names.agent)).chain(own).collect()
 }
 
 /// A line about a project's settings that name another shell: its commands would not go
-/// through clash. The client reads the directories up to the root of the repository.
+/// through clash. Looks in the project and above it, up to the root of the repository.
 fn hostile(user: &UserContext, project: &Path, names: &OpencodeNames) -> Option<String> {
     // If the home is a repository, these are the user's own.
     let roots = settings_roots(project).into_iter().filter(|root| *root != user.home);
@@ -201,8 +206,9 @@ fn hostile(user: &UserContext, project: &Path, names: &OpencodeNames) -> Option<
 /// example, `"sh{env:UNSET}ell"` becomes `"shell"`.
 const SUBSTITUTIONS: [&str; 2] = ["{env:", "{file:"];
 
-/// A line about a substitution that reaches over the end of a string or of a comment: behind
-/// it, the client reads other keys than clash.
+/// A line about a substitution that reaches over the end of a string or of a comment:
+/// behind it, the client reads other keys than clash. `None` for a file that cannot be
+/// read.
 fn odd_substitution(file: &Path) -> Option<String> {
     let bytes = read_if_present(file).ok().flatten()?;
     let text = String::from_utf8_lossy(&bytes);

@@ -28,7 +28,8 @@ pub(crate) struct ClientRule {
     file: PathBuf,
 }
 
-/// The strictest of the client's own rules that matches a script, and its file.
+/// The strictest of the client's own rules that matches a command of the script, and its
+/// file. Reads the rules from disk.
 pub fn strictest_rule(
     agent: &Agent,
     user: &UserContext,
@@ -47,7 +48,8 @@ pub fn strictest_rule(
 }
 
 impl ClientRule {
-    /// An unknown word can be any word.
+    /// True if a command begins with the words of the rule. An unknown word can be any
+    /// word; a program counts by its file name too.
     fn begins(&self, words: &[ShellWord]) -> bool {
         self.words.len() <= words.len()
             && self.words.iter().zip(words).enumerate().all(|(at, (any, word))| {
@@ -58,6 +60,8 @@ impl ClientRule {
             })
     }
 
+    /// A rule from its first words; `None` without words. A `*` at the end of a word is
+    /// dropped.
     fn parse(text: &str, effect: Effect, file: &Path) -> Option<Self> {
         let words: Vec<Vec<String>> = text
             .split_whitespace()
@@ -68,7 +72,8 @@ impl ClientRule {
     }
 }
 
-/// The files of a directory with this extension, and their texts.
+/// The files of a directory with this extension, and their texts, in order. Files that
+/// cannot be read are left out.
 fn files_with_text(dir: &Path, ending: &str) -> Vec<(PathBuf, String)> {
     let entries = std::fs::read_dir(dir).into_iter().flatten().filter_map(Result::ok);
     let mut files: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
@@ -83,7 +88,8 @@ fn lossy_text(file: &Path) -> Option<String> {
     Some(String::from_utf8_lossy(&std::fs::read(file).ok()?).into_owned())
 }
 
-/// `prefix_rule(pattern = ["git", ["push", "fetch"]], decision = "forbidden")`
+/// `prefix_rule(pattern = ["git", ["push", "fetch"]], decision = "forbidden")`, of the
+/// user, the project and the machine. Rules that allow or are computed are left out.
 pub(crate) fn codex_rules(user: &UserContext, project: &Path) -> Vec<ClientRule> {
     let dirs = [codex::home(user), project.join(".codex"), PathBuf::from("/etc/codex")];
     let mut rules = Vec::new();
@@ -115,6 +121,7 @@ pub(crate) fn codex_rules(user: &UserContext, project: &Path) -> Vec<ClientRule>
     rules
 }
 
+/// The words of a pattern with their alternatives; `None` if one is no text.
 fn pattern(value: &LiteralValue) -> Option<Vec<Vec<String>>> {
     let LiteralValue::List(items) = value else { return None };
     let one = |item: &LiteralValue| match item {
@@ -155,6 +162,7 @@ pub(crate) fn gemini_rules(user: &UserContext, project: &Path) -> Vec<ClientRule
     rules
 }
 
+/// The rules of a policy file that deny or ask and have a `commandPrefix`.
 fn gemini_policy(file: &Path, text: &str) -> Vec<ClientRule> {
     let Ok(table) = DeTable::parse(text) else { return Vec::new() };
     let Some(DeValue::Array(found)) = table.get_ref().get("rule").map(|rule| rule.get_ref()) else {

@@ -18,11 +18,13 @@ const HEADERS: [(&str, FileCaps); 4] = [
     ("*** Move to:", FileCaps::WRITE.union(FileCaps::CREATE)),
 ];
 
+/// True if a text has the first line of a patch.
 pub(super) fn is_patch(text: &str) -> bool {
     text.contains(BEGIN)
 }
 
-/// The files of the patch, as the tool `Edit` of policies.
+/// The files of the patch, as the tool `Edit` of policies. A patch without a path is an
+/// error.
 pub(super) fn patched_files(
     tool: &str,
     patch: &str,

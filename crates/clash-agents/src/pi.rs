@@ -42,6 +42,7 @@ pub(crate) static AGENT: Agent = Agent {
     extras: AgentExtras::NONE,
 };
 
+/// A tool of another extension with a `command` is judged like a shell.
 fn call(message: &HookMessage, context: &CallContext<'_>) -> ToolUseResult {
     let (tool, input) = (message.tool.as_str(), &message.input);
     match tool {
@@ -62,6 +63,7 @@ fn home(user: &UserContext) -> PathBuf {
         .unwrap_or_else(|| user.home.join(".pi/agent"))
 }
 
+/// The extension, for the user only.
 fn files(user: &UserContext, scope: &InstallScope) -> Vec<WiredFile> {
     if *scope != InstallScope::User {
         return Vec::new();
@@ -71,6 +73,7 @@ fn files(user: &UserContext, scope: &InstallScope) -> Vec<WiredFile> {
     vec![WiredFile { file: home(user).join("extensions/clash.ts"), edit: Box::new(edit) }]
 }
 
+/// The directories with the client's settings.
 fn steers(user: &UserContext, project: &Path) -> Vec<PathBuf> {
     vec![home(user), project.join(".pi")]
 }

@@ -49,6 +49,7 @@ struct PluginMessage {
     output: String,
 }
 
+/// A message without its event, session or directory is an error.
 pub(crate) fn parse(input: &[u8]) -> ParsedMessage {
     let sent: PluginMessage = serde_json::from_slice(input)?;
     let event = EVENTS.iter().find(|(name, _)| *name == sent.event);
@@ -79,6 +80,8 @@ pub(crate) fn sample(sample: &SampleCall<'_>) -> Value {
     })
 }
 
+/// A decision before a tool: only a deny or a question stops it. Afterwards the model can
+/// only get a text.
 pub(crate) fn reply(event: HookEvent, answer: HookAnswer) -> HookReply {
     if event != HookEvent::BeforeTool {
         return match answer {
@@ -105,7 +108,8 @@ pub(crate) fn reply(event: HookEvent, answer: HookAnswer) -> HookReply {
     HookReply::document(document)
 }
 
-/// The text of a plugin for this installation.
+/// The text of a plugin for this installation: the shared part and the body, with the paths
+/// of clash filled in.
 pub(crate) fn plugin_text(body: &str, user: &UserContext, agent: &str) -> String {
     let text = |path: std::path::PathBuf| json!(path.to_string_lossy()).to_string();
     [include_str!("plugin/ask.js"), body]
@@ -130,7 +134,7 @@ pub(crate) fn read_renamed(
     tool_input::read_tool_use(tool, &input, context).map(Some)
 }
 
-/// A tool that policies match by its fields.
+/// A tool that policies match by its fields, whatever their names are.
 pub(crate) fn read_fields(
     name: &str,
     input: &Map<String, Value>,

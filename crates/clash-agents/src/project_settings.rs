@@ -21,7 +21,8 @@ pub(crate) fn read_if_present(file: &Path) -> io::Result<Option<Vec<u8>>> {
 }
 
 /// A line about a settings file that has a hostile key, at any depth, or that clash cannot
-/// read. `effect` tells the effect of the key.
+/// read. `effect` tells the effect of the key. `None` if the file does not exist or is
+/// empty.
 pub(crate) fn hostile_key(
     file: &Path,
     effect: &str,
@@ -46,6 +47,7 @@ pub(crate) fn hostile_key(
     }
 }
 
+/// True if a key at any depth is hostile.
 fn has_key(node: &JsonNode, is_hostile: &impl Fn(&str) -> bool) -> bool {
     let in_members = node
         .members()

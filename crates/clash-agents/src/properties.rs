@@ -25,6 +25,7 @@ enum UnderstoodReply {
     Nothing,
 }
 
+/// Reads a reply as the real clients do.
 fn understood(reply: &HookReply) -> UnderstoodReply {
     if let Some(reason) = &reply.blocks {
         assert!(reply.document.is_none(), "{reply:?}");
@@ -56,6 +57,7 @@ fn understood(reply: &HookReply) -> UnderstoodReply {
     }
 }
 
+/// Random JSON with the keys and texts that adapters read.
 fn json() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),
@@ -124,6 +126,7 @@ fn message() -> impl Strategy<Value = Value> {
     })
 }
 
+/// A rewritten input, or none.
 fn input() -> impl Strategy<Value = Option<Map<String, Value>>> {
     let some = (".{0,20}", json()).prop_map(|(command, other)| {
         let mut input = Map::new();
@@ -134,6 +137,7 @@ fn input() -> impl Strategy<Value = Option<Map<String, Value>>> {
     prop::option::of(some)
 }
 
+/// Calls a test for every agent.
 fn each(test: impl Fn(&'static Agent)) {
     AGENTS.iter().for_each(|agent| test(agent));
 }

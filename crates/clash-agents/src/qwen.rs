@@ -72,6 +72,7 @@ static FORMAT: HookFormat = HookFormat {
 /// Tools that ask the user something and touch nothing.
 const QUESTION_TOOLS: &[&str] = &["ask_user_question", "exit_plan_mode", "enter_plan_mode"];
 
+/// A command runs in its own directory.
 fn call(message: &HookMessage, context: &CallContext<'_>) -> ToolUseResult {
     if QUESTION_TOOLS.contains(&message.tool.as_str()) {
         return Ok(None);
@@ -86,10 +87,12 @@ fn call(message: &HookMessage, context: &CallContext<'_>) -> ToolUseResult {
     }
 }
 
+/// The directory of the client's settings.
 fn home(user: &UserContext) -> PathBuf {
     user.path_variable(variables::QWEN_HOME).unwrap_or_else(|| user.home.join(".qwen"))
 }
 
+/// The settings of the user, of a project, or a whole file for the machine.
 fn files(user: &UserContext, scope: &InstallScope) -> Vec<WiredFile> {
     let hook_command = guard::hook_line(user, AGENT.name, &AGENT.abilities);
     let wiring = HookEntries { format: &FORMAT, hook_command, prefix: None };
@@ -105,10 +108,12 @@ fn files(user: &UserContext, scope: &InstallScope) -> Vec<WiredFile> {
     vec![WiredFile { file, edit: Box::new(wiring) }]
 }
 
+/// The directories with the client's settings.
 fn steers(user: &UserContext, project: &Path) -> Vec<PathBuf> {
     vec![home(user), project.join(".qwen"), "/etc/qwen-code".into()]
 }
 
+/// A line about a project's settings that switch hooks off.
 fn hostile(user: &UserContext, project: &Path) -> Option<String> {
     let own = home(user).join("settings.json");
     hook_entries::hostile(&project.join(".qwen/settings.json"), &own, &FORMAT)

@@ -86,7 +86,9 @@ impl RealPaths for NoLinkPaths {
     }
 }
 
-/// The tool's name in policies, and its input.
+/// The tool's name in policies, and its input. A tool with a `command` is judged like a
+/// shell, a tool of a server (`mcp__…`) always by its fields. A known tool without its path
+/// or URL is an error.
 pub fn read_tool_use(
     tool: &str,
     input: &Map<String, Value>,
@@ -115,7 +117,8 @@ pub fn read_tool_use(
     Ok((name.to_owned(), input))
 }
 
-/// The resolved path of a file tool.
+/// The real path of a file tool. It is an error if the path leads to two files, because a
+/// tool may or may not follow a link before `..`, or if it changes while clash looks.
 pub fn file_use(
     tool: &str,
     path: &str,
@@ -136,6 +139,7 @@ pub fn file_use(
     Ok(FileUse { path: real, needs, caseless })
 }
 
+/// The text of a field; an error if it is missing or no text.
 fn text<'a>(
     tool: &str,
     input: &'a Map<String, Value>,
@@ -145,7 +149,8 @@ fn text<'a>(
     text.ok_or_else(|| ToolError::Field { tool: tool.to_owned(), field })
 }
 
-/// The hosts of a web tool. Those of a search are the domains it is limited to.
+/// The hosts of a web tool: the host of a fetch, or the domains that a search is limited
+/// to, which may be none.
 fn hosts(tool: &str, name: &str, input: &Map<String, Value>) -> Result<Vec<HostUse>, ToolError> {
     let wrong = |source| ToolError::Url { tool: tool.to_owned(), source };
     if name == "WebFetch" {
@@ -157,12 +162,13 @@ fn hosts(tool: &str, name: &str, input: &Map<String, Value>) -> Result<Vec<HostU
     texts.map(|domain| host_use(&format!("https://{domain}")).map_err(wrong)).collect()
 }
 
+/// The host and port of an http or https URL.
 pub fn host_use(url: &str) -> Result<HostUse, HostNameError> {
     let (host, port) = url::host_and_port_of_url(url)?;
     Ok(HostUse { host, port })
 }
 
-/// The host of every URL in a text.
+/// The host of every URL in a text. One that is no http or https URL is an error.
 pub fn find_hosts(tool: &str, text: &str) -> Result<Vec<HostUse>, ToolError> {
     let wrong = |source| ToolError::Url { tool: tool.to_owned(), source };
     let starts = text.match_indices("://").map(|(at, _)| {
@@ -188,6 +194,7 @@ fn fields(input: &Map<String, Value>) -> Vec<InputField> {
     found
 }
 
+/// Adds a value and the values in it under dotted names.
 fn flatten(name: &str, value: &Value, found: &mut Vec<InputField>) {
     let text = match value {
         Value::Object(inner) => {
@@ -223,7 +230,9 @@ const PATH_FIELDS: [&str; 9] = [
 /// The first of them mark an unknown tool as a file tool.
 const TELLING_PATH_FIELDS: usize = 4;
 
-/// The paths of a file tool. `None`: it is not a file tool.
+/// The paths of a file tool. `None`: it is not a file tool. Two different paths are an
+/// error. For a search, the path is the directory before the first wildcard, or the working
+/// directory.
 fn files(
     tool: &str,
     name: &str,
@@ -259,7 +268,8 @@ fn files(
     }
 }
 
-/// The input of a file tool with other paths.
+/// The input of a file tool with other paths: `moved` gives the new path for an absolute
+/// one. Relative patterns stay.
 pub fn replace_paths(
     input: &Map<String, Value>,
     context: &CallContext<'_>,
@@ -296,7 +306,7 @@ pub fn replace_paths(
     input
 }
 
-/// One text or several.
+/// One text or several. A value that is no text could be any path, so it becomes `/`.
 fn list(input: &Map<String, Value>, key: &str) -> Vec<String> {
     match input.get(key) {
         Some(Value::String(text)) => vec![text.clone()],
@@ -309,7 +319,8 @@ fn list(input: &Map<String, Value>, key: &str) -> Vec<String> {
     }
 }
 
-/// The directories of a glob before its first wildcard: `../x/*.rs` searches in `../x`.
+/// The directories of a glob before its first wildcard: `../x/*.rs` searches in `../x`. `/`
+/// if the pattern could lead anywhere.
 fn fixed_part(pattern: &str) -> &str {
     // Behind a wildcard, `..` could lead anywhere.
     let climbs =
@@ -325,6 +336,7 @@ fn fixed_part(pattern: &str) -> &str {
     before.rfind('/').and_then(|slash| before.get(..=slash)).unwrap_or_default()
 }
 
+/// A path below `base`, unless it is absolute or in the home.
 fn under(base: &str, rest: &str) -> String {
     if rest.starts_with('/') || rest.starts_with('~') {
         rest.to_owned()
@@ -333,6 +345,7 @@ fn under(base: &str, rest: &str) -> String {
     }
 }
 
+/// The path from the working directory, or from the home for `~`.
 fn absolute(path: &str, context: &CallContext<'_>) -> PathBuf {
     match path.strip_prefix('~') {
         Some(rest) if rest.is_empty() || rest.starts_with('/') => {

@@ -20,7 +20,8 @@ pub fn host_of_url(url: &str) -> Result<String, HostNameError> {
     host_and_port_of_url(url).map(|(host, _)| host)
 }
 
-/// The normalised host of an http(s) URL, and its port.
+/// The normalised host of an http(s) URL, and its port: 80 or 443 if the URL names none. A
+/// URL with credentials is an error.
 pub fn host_and_port_of_url(url: &str) -> Result<(String, u16), HostNameError> {
     let trimmed = url.trim();
     let (scheme, rest) =
@@ -39,7 +40,8 @@ pub fn host_and_port_of_url(url: &str) -> Result<(String, u16), HostNameError> {
     Ok((host, port.and_then(|port| port.parse().ok()).unwrap_or(usual)))
 }
 
-/// Normalises `host`, `host:port` or `[v6]:port`.
+/// Normalises `host`, `host:port` or `[v6]:port`. A name with characters outside of ASCII,
+/// and an address in an old spelling such as `0x7f.1`, are errors.
 fn host(authority: &str) -> Result<String, HostNameError> {
     let bad = || HostNameError::BadHost(authority.to_owned());
     if let Some(inner) = authority.strip_prefix('[') {
@@ -82,6 +84,7 @@ fn host(authority: &str) -> Result<String, HostNameError> {
     Ok(name)
 }
 
+/// True for a number from 0 to 65535.
 fn is_port(text: &str) -> bool {
     !text.is_empty() && text.parse::<u16>().is_ok()
 }

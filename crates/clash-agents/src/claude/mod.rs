@@ -84,6 +84,7 @@ pub(crate) static FORMAT: HookFormat = HookFormat {
 /// Tools that ask the user something and touch nothing.
 const QUESTION_TOOLS: &[&str] = &["AskUserQuestion", "EnterPlanMode", "ExitPlanMode"];
 
+/// A question to the user touches nothing.
 fn call(message: &HookMessage, context: &CallContext<'_>) -> ToolUseResult {
     if QUESTION_TOOLS.contains(&message.tool.as_str()) {
         return Ok(None);
@@ -91,6 +92,7 @@ fn call(message: &HookMessage, context: &CallContext<'_>) -> ToolUseResult {
     claude_like::call(message, context)
 }
 
+/// The settings of the user or of a project, or a whole file for the machine.
 fn files(user: &UserContext, scope: &InstallScope) -> Vec<WiredFile> {
     let hook_command = guard::hook_line(user, AGENT.name, &AGENT.abilities);
     let prefix = Some(user.shell_launcher());
@@ -156,7 +158,8 @@ fn hostile_settings(user: &UserContext, project: &Path) -> Option<String> {
     })
 }
 
-/// A line about a shell prefix that is not clash's. A project may set clash's own prefix.
+/// A line about a shell prefix that is a program of clash, but not of this installation. A
+/// file that cannot be read has none here; [`hook_entries::hostile`] reports it.
 fn foreign_prefix(file: &Path, user: &UserContext) -> Option<String> {
     let found = hook_entries::inspect(&std::fs::read_to_string(file).ok()?, &FORMAT).ok()?;
     let foreign = found.prefix.filter(|prefix| !user.is_shell_launcher(prefix))?;

@@ -91,6 +91,7 @@ const GIT_GREP: &str = concat!(
     r#"'command' 'git' ${1+"$@"}; }"#
 );
 
+/// Reads the whole string; see the steps above.
 fn read(shell_string: &str, session_env: Option<&str>) -> Option<WrappedCommand> {
     let mut rest = WrapperReader(shell_string);
     let mut sources = Vec::new();
@@ -138,6 +139,7 @@ fn read(shell_string: &str, session_env: Option<&str>) -> Option<WrappedCommand>
     Some(WrappedCommand { script, cwd_file: Some(cwd_file), sources, session_env: env })
 }
 
+/// The step with [`GIT_GREP`], quoted as the client does.
 fn git_grep() -> String {
     let function = shell_quoted(GIT_GREP);
     let body = format!(
@@ -151,6 +153,7 @@ fn git_grep() -> String {
 struct WrapperReader<'a>(&'a str);
 
 impl<'a> WrapperReader<'a> {
+    /// Reads a text, or nothing.
     fn eat(&mut self, text: &str) -> bool {
         match self.0.strip_prefix(text) {
             Some(rest) => {
@@ -172,6 +175,7 @@ impl<'a> WrapperReader<'a> {
         }
     }
 
+    /// Reads the first of these steps that comes next, or nothing.
     fn step_of(&mut self, texts: &[&str]) -> bool {
         texts.iter().any(|text| self.step(text))
     }
@@ -230,6 +234,8 @@ impl<'a> WrapperReader<'a> {
         Some(env.to_owned())
     }
 
+    /// Reads one line that assigns, exports or unsets a variable, a comment, or an empty
+    /// line.
     fn assignment(&mut self) -> Option<()> {
         if self.0.starts_with('\n') {
             return Some(());
@@ -250,11 +256,13 @@ impl<'a> WrapperReader<'a> {
         Some(())
     }
 
+    /// Reads the name of a variable.
     fn name(&mut self) -> Option<()> {
         let name = self.take(|c| c.is_ascii_alphanumeric() || c == '_')?;
         (!name.starts_with(|c: char| c.is_ascii_digit())).then_some(())
     }
 
+    /// Reads a value without substitutions; it may name variables.
     fn value(&mut self) -> Option<()> {
         loop {
             if self.eat("'") {
@@ -290,6 +298,7 @@ impl<'a> WrapperReader<'a> {
         }
     }
 
+    /// Reads `NAME` or `{NAME}` behind a `$`.
     fn variable(&mut self) -> Option<()> {
         let braced = self.eat("{");
         self.name()?;
@@ -313,11 +322,13 @@ fn quote(word: &str) -> String {
     format!("'{}'", word.replace('\'', r#"'"'"'"#))
 }
 
+/// True for characters that the client does not quote.
 fn is_plain(c: char) -> bool {
     c.is_ascii_alphanumeric() || "_./:=@+,-".contains(c)
 }
 
-/// `…/shell-snapshots/snapshot-<shell>-<ms>-<random>[-<session>].sh`
+/// True for `…/shell-snapshots/snapshot-<shell>-<ms>-<random>[-<session>].sh`, in any
+/// directory.
 fn is_snapshot(path: &Path) -> bool {
     let Some(name) = clean_name(path) else { return false };
     let in_place = path.parent().and_then(Path::file_name).is_some_and(|d| d == "shell-snapshots");
@@ -335,7 +346,7 @@ fn is_snapshot(path: &Path) -> bool {
     in_place && shell && time && random && session
 }
 
-/// `…/claude-<4 hex>[-msg_…][-toolu_…]-cwd`
+/// True for `…/claude-<4 hex>[-msg_…][-toolu_…]-cwd`, in any directory.
 fn is_cwd_file(path: &Path) -> bool {
     let Some(id) = clean_name(path)
         .and_then(|n| n.strip_prefix("claude-"))
@@ -353,11 +364,12 @@ fn is_cwd_file(path: &Path) -> bool {
         })
 }
 
+/// True for one to `most` characters that fit.
 fn is_run(text: &str, most: usize, fits: impl Fn(char) -> bool) -> bool {
     !text.is_empty() && text.len() <= most && text.chars().all(fits)
 }
 
-/// The file name of an absolute path without `.`, `..` or a double slash.
+/// The file name of an absolute path; `None` if the path has `.`, `..` or a double slash.
 fn clean_name(path: &Path) -> Option<&str> {
     let plain = path.components().all(|c| matches!(c, Component::RootDir | Component::Normal(_)));
     let rebuilt: PathBuf = path.components().collect();

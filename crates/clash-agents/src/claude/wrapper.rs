@@ -24,6 +24,8 @@ pub(super) static WRAPPER: ShellWrapper = ShellWrapper {
     background_outputs,
 };
 
+/// Takes the client's lines off. `None` if the string is not the wrapper, or if one of its
+/// files lies in another place than the client's.
 fn unwrap(user: &UserContext, session: Option<&str>, string: &str) -> Option<WrappedCommand> {
     let with_env = || shell_prefix::parse_with_session_env(string, &session_env(user, session));
     let command = shell_prefix::parse(string).or_else(with_env)?;
@@ -39,7 +41,8 @@ fn is_in_place(command: &WrappedCommand, user: &UserContext) -> bool {
         && command.cwd_file.iter().all(|path| temporary.iter().any(|dir| in_dir(path, dir)))
 }
 
-/// The lines that the client copies in front of every command of the session.
+/// The lines that the client copies in front of every command of the session. Reads the
+/// client's files; those that cannot be read are left out.
 fn session_env(user: &UserContext, session: Option<&str>) -> String {
     let dir = session.map(|id| home(user).join("session-env").join(id));
     let entries = dir.and_then(|dir| std::fs::read_dir(dir).ok()).into_iter().flatten();
@@ -52,8 +55,8 @@ fn session_env(user: &UserContext, session: Option<&str>) -> String {
     texts.map(|text| text.trim().to_owned()).collect::<Vec<_>>().join("\n")
 }
 
-/// The client's program: its snapshots replace `grep`, `rg` and `find` by it. A command
-/// may have set the variable, so only an executable file counts.
+/// The client's program: its snapshots replace `grep`, `rg` and `find` by it. A command may
+/// have set the variable, so only an executable file counts, by its real path.
 fn client_program(user: &UserContext) -> Option<PathBuf> {
     use std::os::unix::fs::PermissionsExt;
     let path = user.path_variable(variables::CLAUDE_CODE_EXECPATH)?.canonicalize().ok()?;
@@ -61,7 +64,7 @@ fn client_program(user: &UserContext) -> Option<PathBuf> {
     (meta.is_file() && meta.permissions().mode() & 0o111 != 0).then_some(path)
 }
 
-/// `$TMPDIR/claude-UID/PROJECT/SESSION/tasks`
+/// `$TMPDIR/claude-UID/PROJECT/SESSION/tasks`, if it is a directory.
 fn background_outputs(user: &UserContext, project: &Path, session: &str) -> Option<PathBuf> {
     let own = user.tmp.join(format!("claude-{}", user.user_id));
     let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };

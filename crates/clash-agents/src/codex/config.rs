@@ -35,6 +35,7 @@ const UNENDED: &str = " # clash: the line before had no end";
 /// The guard's own limit is shorter. Codex's digest includes this number.
 const HOOK_TIMEOUT_SECONDS: u32 = 30;
 
+/// The hooks of clash while it is installed.
 #[derive(Debug)]
 pub(super) struct CodexHooks {
     /// The path of the file, which Codex's trust entries include.
@@ -89,6 +90,7 @@ impl SettingsEdit for CodexHooks {
 /// The event before a tool call.
 const JUDGING: &str = "PreToolUse";
 
+/// The lines of clash's hooks before a tool call.
 pub(super) fn commands(text: &str) -> Result<Vec<HookCommand>, SettingsError> {
     let toml = TomlText::parse(text)?;
     let judging = own_hooks(&toml).into_iter().filter(|hook| hook.event == JUDGING);
@@ -108,6 +110,7 @@ struct OwnHook {
     whole_group: bool,
 }
 
+/// The hooks that call clash, with the numbers that Codex gives them.
 fn own_hooks(toml: &TomlText<'_>) -> Vec<OwnHook> {
     let sections = toml.sections();
     let mut found: Vec<OwnHook> = Vec::new();
@@ -232,6 +235,8 @@ impl CodexHooks {
         Ok(without)
     }
 
+    /// The text with clash's hooks and their trust entries at the end. An error if the file
+    /// writes its hooks inline.
     fn append(&self, without: &str) -> Result<String, SettingsError> {
         let others = parse_table(without)?;
         let toml = TomlText::parse(without)?;
@@ -335,11 +340,12 @@ fn snake(event: &str) -> String {
     out
 }
 
-/// TOML has the same escapes as JSON.
+/// A text as a TOML string, which has the same escapes as JSON.
 pub(super) fn quoted(text: &str) -> String {
     Value::from(text).to_string()
 }
 
+/// The value at a path of tables.
 pub(super) fn value_at<'t, 'i>(table: &'t DeTable<'i>, path: &[&str]) -> Option<&'t DeValue<'i>> {
     let (first, rest) = path.split_first()?;
     let value = table.get(*first)?.get_ref();
@@ -350,6 +356,7 @@ pub(super) fn value_at<'t, 'i>(table: &'t DeTable<'i>, path: &[&str]) -> Option<
     }
 }
 
+/// A line about a feature switch that turns every hook off.
 fn off_switch(table: &DeTable<'_>) -> Option<String> {
     ["hooks", "codex_hooks"]
         .iter()
@@ -357,7 +364,8 @@ fn off_switch(table: &DeTable<'_>) -> Option<String> {
         .map(|name| format!("`features.{name}` switches every hook off"))
 }
 
-/// A line about a project's settings that work against clash.
+/// A line about a project's settings that switch hooks off, or that clash cannot read.
+/// `None` if the file does not exist.
 pub(super) fn against_clash(file: &Path) -> Option<String> {
     use std::io::ErrorKind;
     let text = match std::fs::read_to_string(file) {

@@ -65,6 +65,7 @@ const EVENTS: &[(&str, HookEvent, bool)] = &[
 const DIALECT: ClaudeDialect =
     ClaudeDialect { events: EVENTS, deny_by_document: false, system_message: false };
 
+/// A patch is judged by its paths, also one in a lone here-document of a command.
 fn call(message: &HookMessage, context: &CallContext<'_>) -> ToolUseResult {
     let text = message.command().unwrap_or_default();
     if message.tool == "apply_patch" {
@@ -81,10 +82,12 @@ fn call(message: &HookMessage, context: &CallContext<'_>) -> ToolUseResult {
     claude_like::call(message, context)
 }
 
+/// The directory of the client's settings.
 pub(super) fn home(user: &UserContext) -> PathBuf {
     user.path_variable(variables::CODEX_HOME).unwrap_or_else(|| user.home.join(".codex"))
 }
 
+/// The settings of the user, or a whole file for the machine. There are none for a project.
 fn files(user: &UserContext, scope: &InstallScope) -> Vec<WiredFile> {
     let line = guard::hook_line(user, AGENT.name, &AGENT.abilities);
     match scope {
@@ -127,6 +130,7 @@ pub(super) fn commands(text: &str) -> Result<Vec<HookCommand>, SettingsError> {
     config::commands(text)
 }
 
+/// The directories with the client's settings.
 fn steers(user: &UserContext, project: &Path) -> Vec<PathBuf> {
     let mut paths = vec![home(user), "/etc/codex".into()];
     paths.extend(of_project(project));
@@ -138,8 +142,8 @@ fn of_project(project: &Path) -> Vec<PathBuf> {
     settings_roots(project).into_iter().map(|root| root.join(".codex")).collect()
 }
 
-/// A trusted project can switch every hook off, also those of the machine. `codex exec`
-/// trusts a project without an entry.
+/// A line about a project's settings that switch every hook off. A trusted project can do
+/// that, also to those of the machine, and `codex exec` trusts a project without an entry.
 fn hostile(user: &UserContext, project: &Path) -> Option<String> {
     let own = home(user);
     of_project(project).into_iter().filter(|dir| *dir != own).find_map(|dir| {

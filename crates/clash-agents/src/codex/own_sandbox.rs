@@ -51,6 +51,7 @@ pub(super) fn read_own_sandbox(text: &str) -> Result<OwnSandbox, SettingsError> 
     })
 }
 
+/// The line of `sandbox_mode` outside of any table.
 fn setting<'t>(toml: &'t TomlText<'_>) -> Option<&'t TomlStatement> {
     let root = toml
         .statements()
@@ -59,6 +60,8 @@ fn setting<'t>(toml: &'t TomlText<'_>) -> Option<&'t TomlStatement> {
     root.into_iter().find(|statement| statement.is_key(KEY))
 }
 
+/// The text with Codex's own sandbox off. A text in which it is off, or on by settings that
+/// clash does not change, stays the same.
 pub(super) fn switch_off(text: &str) -> Result<String, SettingsError> {
     if !matches!(read_own_sandbox(text)?, OwnSandbox::On { .. }) {
         return Ok(text.to_owned());
@@ -114,7 +117,7 @@ pub(super) fn restore(text: &str) -> Result<String, SettingsError> {
     toml.apply(vec![edit])
 }
 
-/// The length in bytes of the value at the start of this text.
+/// The length in bytes of the TOML value at the start of this text; 0 if there is none.
 fn length_of_value(text: &str) -> usize {
     const START: &str = "x = ";
     let line = format!("{START}{}", text.lines().next().unwrap_or_default());

@@ -11,6 +11,7 @@ use super::json_edit::{
 use super::{HookCommand, SettingsEdit, SettingsError, WiringState};
 use crate::WiringProblem;
 
+/// The hooks while clash is installed.
 #[derive(Debug)]
 pub(crate) struct FlatHooks {
     pub(crate) agent: &'static str,
@@ -37,12 +38,13 @@ impl FlatHooks {
         NewValue::Array(vec![self.hook()])
     }
 
+    /// The line of a hook that calls clash; `None` for other hooks.
     fn line_of<'n>(&self, hook: &'n JsonNode) -> Option<&'n str> {
         let line = hook.get("command").ok().flatten().and_then(JsonNode::as_str)?;
         calls_clash(line, self.agent).then_some(line)
     }
 
-    /// True if every event has the hook once.
+    /// True if every event has the hook of this clash, and no other of clash.
     fn is_current(&self, hooks: Option<&JsonNode>) -> bool {
         let lines = |event: &str| -> Vec<&str> {
             let list = hooks.and_then(|hooks| hooks.get(event).ok().flatten());
@@ -52,6 +54,7 @@ impl FlatHooks {
         self.events.iter().all(|event| lines(event) == [self.line.as_str()])
     }
 
+    /// True if a hook of any event calls clash.
     fn has_any(&self, hooks: Option<&JsonNode>) -> bool {
         let lists = hooks.map(JsonNode::members).unwrap_or_default().iter();
         lists.flat_map(|list| list.value.elements()).any(|hook| self.line_of(hook).is_some())
@@ -151,7 +154,7 @@ impl SettingsEdit for FlatHooks {
     }
 }
 
-/// The text as JSON, and true if the text was empty.
+/// The text as a JSON object, and true if the text was empty.
 fn parse(text: &str) -> Result<(FlatSettings<'_>, bool), SettingsError> {
     let fresh = text.trim().is_empty();
     let parsed =
@@ -164,9 +167,11 @@ fn parse(text: &str) -> Result<(FlatSettings<'_>, bool), SettingsError> {
     }
 }
 
+/// A settings file whose root is an object.
 struct FlatSettings<'a>(JsonDocument<'a>);
 
 impl FlatSettings<'_> {
+    /// The value of a key; a key that stands twice is an error.
     fn get<'n>(
         &self,
         node: &'n JsonNode,
@@ -178,6 +183,7 @@ impl FlatSettings<'_> {
         })
     }
 
+    /// The member `hooks`, which must be an object.
     fn hooks(&self) -> Result<Option<&JsonNode>, SettingsError> {
         match self.get(&self.0.root, HOOKS)? {
             Some(hooks) if !hooks.is_object() => Err(self.not(hooks, HOOKS, "an object")),
@@ -185,6 +191,7 @@ impl FlatSettings<'_> {
         }
     }
 
+    /// The error for a value of another type.
     fn not(&self, node: &JsonNode, what: &str, expected: &'static str) -> SettingsError {
         let line = self.0.line(node.offset());
         SettingsError::WrongType { what: what.to_owned(), expected, line }

@@ -19,6 +19,8 @@ use crate::context::UserContext;
 /// Every client gets a longer limit in its settings.
 const HOOK_LIMIT_SECONDS: u32 = 20;
 
+/// The shell line that runs `clash hook AGENT` and blocks if it fails. Looks on this
+/// machine for `timeout`; without it, a hang has only the client's limit.
 pub(crate) fn hook_line(user: &UserContext, agent: &str, abilities: &AgentAbilities) -> String {
     let timeout = ["/usr/bin/timeout", "/bin/timeout"];
     let timeout = timeout.into_iter().find(|path| Path::new(path).exists());

@@ -158,6 +158,8 @@ pub(crate) enum StaleEntry {
 }
 
 impl FoundEntries {
+    /// True if every event has a hook of clash, and the prefix is clash's if the format has
+    /// one. The hooks may be of another version.
     pub(crate) fn is_complete(&self, format: &HookFormat) -> bool {
         (self.prefix.is_some() || !format.prefix)
             && format.events.iter().all(|(event, ..)| self.has(event))
@@ -265,6 +267,7 @@ pub(crate) fn uninstall(text: &str, format: &HookFormat) -> Result<String, Setti
     document.apply(edits)
 }
 
+/// Removes clash's hooks from all events, with groups and events that hold nothing else.
 fn remove_hooks(
     document: &JsonDocument<'_>,
     hooks: &JsonNode,
@@ -289,6 +292,7 @@ fn remove_hooks(
     document.remove(hooks, &events)
 }
 
+/// Notes edits inside a container, or that the container itself goes.
 fn keep_or_go(
     removal: ItemRemoval,
     index: usize,
@@ -301,11 +305,13 @@ fn keep_or_go(
     }
 }
 
+/// The indices of the items that fit.
 fn indices<T>(items: &[T], pick: impl Fn(&T) -> bool) -> Vec<usize> {
     items.iter().enumerate().filter(|(_, item)| pick(item)).map(|(index, _)| index).collect()
 }
 
 /// Reads the entries of clash in a settings text, and the settings that work against clash.
+/// An empty text has neither. A text that is no JSON object is an error.
 pub(crate) fn inspect(text: &str, format: &HookFormat) -> Result<FoundEntries, SettingsError> {
     let mut installed = FoundEntries::default();
     if text.trim().is_empty() {
@@ -353,8 +359,9 @@ pub(crate) fn inspect(text: &str, format: &HookFormat) -> Result<FoundEntries, S
     Ok(installed)
 }
 
-/// A line about a project's settings file that works against clash. If the home is the
-/// project, the user's own file is not meant.
+/// A line about a project's settings file that works against clash, or that clash cannot
+/// read. If the home is the project, the user's own file is not meant. `None` if the file
+/// does not exist.
 pub(crate) fn hostile(file: &Path, users_own: &Path, format: &HookFormat) -> Option<String> {
     use std::io::ErrorKind;
     if file == users_own {

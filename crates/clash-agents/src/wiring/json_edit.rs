@@ -44,6 +44,7 @@ pub(crate) struct JsonNode {
     pub(crate) kind: JsonKind,
 }
 
+/// The kind of a value.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum JsonKind {
     Object(Vec<JsonMember>),
@@ -55,6 +56,7 @@ pub(crate) enum JsonKind {
     Other,
 }
 
+/// A key and its value.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct JsonMember {
     pub(crate) key: String,
@@ -91,6 +93,7 @@ pub(crate) struct DuplicateKeyAt {
 }
 
 impl<'a> JsonDocument<'a> {
+    /// Reads a text. A key may stand twice: [`JsonNode::get`] reports it.
     pub(crate) fn parse(text: &'a str, syntax: JsonSyntax) -> Result<Self, JsonError> {
         let plain = match syntax {
             JsonSyntax::Strict => Cow::Borrowed(text),
@@ -108,6 +111,7 @@ impl<'a> JsonDocument<'a> {
         Ok(Self { text, plain, root })
     }
 
+    /// The line of an offset, from one.
     pub(crate) fn line(&self, offset: usize) -> usize {
         self.text.bytes().take(offset).filter(|b| *b == b'\n').count() + 1
     }
@@ -128,6 +132,7 @@ impl<'a> JsonDocument<'a> {
         TextEdit { range: node.span.start..node.span.end + behind, text }
     }
 
+    /// The line end of this text.
     fn newline(&self) -> &'static str {
         if self.text.contains("\r\n") { "\r\n" } else { "\n" }
     }
@@ -155,6 +160,7 @@ impl<'a> JsonDocument<'a> {
         }
     }
 
+    /// True if the root has items and all of them stand on one line.
     fn is_one_line(&self) -> bool {
         !self.root.items().is_empty() && !self.slice(self.root.span.clone()).contains('\n')
     }
@@ -186,6 +192,7 @@ impl<'a> JsonDocument<'a> {
         edits
     }
 
+    /// A layout with one item on each line.
     fn lines<'l>(&'l self, indent: &'l str) -> JsonLayout<'l> {
         JsonLayout::Lines {
             newline: self.newline(),
@@ -219,6 +226,7 @@ impl<'a> JsonDocument<'a> {
         ItemRemoval::Edits(edits)
     }
 
+    /// Removes items, each with the comma before it, while others stay.
     fn remove_some(&self, items: &[Range<usize>], gone: &[usize]) -> Vec<TextEdit> {
         let mut edits = Vec::new();
         let mut kept: Option<&Range<usize>> = None;
@@ -283,10 +291,12 @@ impl JsonNode {
         Ok(found)
     }
 
+    /// The members of an object; none for other values.
     pub(crate) fn members(&self) -> &[JsonMember] {
         if let JsonKind::Object(members) = &self.kind { members } else { &[] }
     }
 
+    /// The elements of an array; none for other values.
     pub(crate) fn elements(&self) -> &[JsonNode] {
         if let JsonKind::Array(elements) = &self.kind { elements } else { &[] }
     }
@@ -345,6 +355,7 @@ pub(crate) enum NewValue {
     True,
 }
 
+/// The white space around new items.
 enum JsonLayout<'a> {
     Lines { newline: &'static str, indent: String, unit: &'a str },
     Inline { gap: &'a str },
@@ -359,6 +370,7 @@ impl JsonLayout<'_> {
         }
     }
 
+    /// The layout one level deeper.
     fn deeper(&self) -> Self {
         match self {
             Self::Lines { newline, indent, unit } => {
@@ -370,6 +382,7 @@ impl JsonLayout<'_> {
 }
 
 impl NewItem {
+    /// The text of the item.
     fn print(&self, layout: &JsonLayout<'_>) -> String {
         match self.key {
             Some(key) => member(key, &self.value, layout),
@@ -378,12 +391,14 @@ impl NewItem {
     }
 }
 
+/// The text of a member.
 fn member(key: &str, value: &NewValue, layout: &JsonLayout<'_>) -> String {
     let colon = if matches!(layout, JsonLayout::Inline { gap: "" }) { ":" } else { ": " };
     format!("{}{colon}{}", quote(key), value.print(layout))
 }
 
 impl NewValue {
+    /// The text of the value. An array of strings stays on one line.
     fn print(&self, layout: &JsonLayout<'_>) -> String {
         let inner = layout.deeper();
         let (open, close, items): (_, _, Vec<String>) = match self {
@@ -485,7 +500,8 @@ fn string_end(text: &str) -> usize {
     text.len()
 }
 
-/// The error for a text that is nearly JSON.
+/// The error for a text that is no JSON; comments and trailing commas have errors of their
+/// own.
 fn explain(json: &str, error: &serde_json::Error) -> JsonError {
     let line = error.line();
     let message = error.to_string();
@@ -514,6 +530,7 @@ impl JsonScan<'_> {
         self.text.as_bytes().get(self.at).copied()
     }
 
+    /// Skips white space and gives the next byte.
     fn skip_space(&mut self) -> Option<u8> {
         while self.peek().is_some_and(|b| is_space(char::from(b))) {
             self.at += 1;
@@ -521,6 +538,7 @@ impl JsonScan<'_> {
         self.peek()
     }
 
+    /// Reads one value.
     fn value(&mut self) -> Option<JsonNode> {
         let first = self.skip_space()?;
         let start = self.at;
@@ -543,6 +561,7 @@ impl JsonScan<'_> {
         Some(JsonNode { span: start..self.at, kind })
     }
 
+    /// Reads items up to the closing bracket.
     fn list<T>(&mut self, close: u8, item: fn(&mut Self) -> Option<T>) -> Option<Vec<T>> {
         let mut items = Vec::new();
         self.at += 1;
@@ -560,6 +579,7 @@ impl JsonScan<'_> {
         }
     }
 
+    /// Reads a key and its value.
     fn member(&mut self) -> Option<JsonMember> {
         self.skip_space()?;
         let start = self.at;
@@ -569,6 +589,7 @@ impl JsonScan<'_> {
         Some(JsonMember { key, start, value: self.value()? })
     }
 
+    /// Reads a string without its quotes and escapes.
     fn string(&mut self) -> Option<String> {
         let start = self.at;
         self.at += 1;

@@ -44,6 +44,7 @@ pub trait SettingsEdit: std::fmt::Debug {
     /// The text as it was before. A text without clash's entries stays the same.
     fn uninstall(&self, text: &str) -> Result<String, SettingsError>;
 
+    /// The entries of clash in this text. Entries of another version are a problem.
     fn state(&self, text: &str) -> Result<WiringState, SettingsError>;
 
     /// The commands in this text that the client runs before a tool call.
@@ -92,7 +93,7 @@ pub enum OwnSandbox {
 }
 
 impl OwnSandbox {
-    /// The problem in words, with its remedy.
+    /// The problem in words, with its remedy; `None` if the sandbox is off.
     pub fn problem(&self, agent: &Agent) -> Option<WiringProblem> {
         let install = || format!("clash install --agent {}", agent.name);
         let (by, fix) = match self {
@@ -189,7 +190,7 @@ impl SettingsEdit for WholeFile {
                 let document = serde_json::from_str(text).map_err(|error| {
                     SettingsError::Json(JsonError::Syntax { message: error.to_string() })
                 })?;
-                lines(&document, self.agent, &mut found);
+                collect_lines(&document, self.agent, &mut found);
             }
             ClashCall::Toml => found.extend(crate::codex::commands(text)?),
             ClashCall::Plugin => {
@@ -208,7 +209,7 @@ impl SettingsEdit for WholeFile {
 }
 
 /// Collects every command line in a document that calls clash.
-fn lines(value: &Value, agent: &str, found: &mut Vec<HookCommand>) {
+fn collect_lines(value: &Value, agent: &str, found: &mut Vec<HookCommand>) {
     match value {
         Value::Object(members) => {
             let words = |key: &str| members.get(key).and_then(Value::as_array);
@@ -221,9 +222,9 @@ fn lines(value: &Value, agent: &str, found: &mut Vec<HookCommand>) {
                 }
                 return;
             }
-            members.values().for_each(|member| lines(member, agent, found));
+            members.values().for_each(|member| collect_lines(member, agent, found));
         }
-        Value::Array(values) => values.iter().for_each(|value| lines(value, agent, found)),
+        Value::Array(values) => values.iter().for_each(|value| collect_lines(value, agent, found)),
         Value::String(text) if calls_clash(text, agent) => {
             found.push(HookCommand::Shell(text.clone()));
         }

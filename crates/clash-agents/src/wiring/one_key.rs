@@ -24,6 +24,7 @@ pub(crate) struct OneKey {
 }
 
 impl OneKey {
+    /// The text as a JSON object; an empty text is an empty object.
     fn document<'a>(&self, text: &'a str) -> Result<JsonDocument<'a>, SettingsError> {
         let text = if text.trim().is_empty() { "{}" } else { text };
         let document = JsonDocument::parse(text, self.syntax)?;
@@ -53,6 +54,7 @@ impl OneKey {
         self.syntax != JsonSyntax::Strict
     }
 
+    /// True if a value ends as every value of clash does.
     fn is_ours(&self, value: &JsonNode) -> bool {
         value.as_str().is_some_and(|text| text.ends_with(self.ours))
     }
@@ -61,7 +63,8 @@ impl OneKey {
 /// The value that clash replaced is in a comment behind it.
 const KEPT: (&str, &str) = (" /* clash keeps ", " */");
 
-/// The user's value as it was written, and the length of the comment.
+/// The user's value as it was written, and the length of the comment; `None` if there is no
+/// such comment.
 fn kept<'a>(document: &JsonDocument<'a>, value: &JsonNode) -> Option<(&'a str, usize)> {
     let (_, behind) = document.written(value);
     let (kept, _) = behind.strip_prefix(KEPT.0)?.split_once(KEPT.1)?;

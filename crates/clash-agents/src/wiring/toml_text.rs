@@ -50,7 +50,7 @@ pub(crate) struct TomlSection<'t> {
     pub(crate) pairs: Vec<&'t TomlStatement>,
 }
 
-/// Parses a text as data.
+/// Parses a text as data, without its byte order mark.
 pub(crate) fn parse_table(text: &str) -> Result<DeTable<'_>, SettingsError> {
     let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
     let parsed = DeTable::parse(text);
@@ -62,6 +62,7 @@ pub(crate) fn parse_table(text: &str) -> Result<DeTable<'_>, SettingsError> {
 const BYTE_ORDER_MARK: char = '\u{feff}';
 
 impl<'a> TomlText<'a> {
+    /// Reads a text; a text that is no TOML is an error.
     pub(crate) fn parse(text: &'a str) -> Result<Self, SettingsError> {
         parse_table(text)?;
         let start = if text.starts_with(BYTE_ORDER_MARK) { BYTE_ORDER_MARK.len_utf8() } else { 0 };
@@ -73,6 +74,7 @@ impl<'a> TomlText<'a> {
         Ok(Self { text, statements: scan.found })
     }
 
+    /// The text of a range.
     pub(crate) fn slice(&self, range: &Range<usize>) -> &'a str {
         self.text.get(range.clone()).unwrap_or_default()
     }
@@ -81,6 +83,7 @@ impl<'a> TomlText<'a> {
         &self.statements
     }
 
+    /// The keys by their table headers, in order. The first section has no header.
     pub(crate) fn sections(&self) -> Vec<TomlSection<'_>> {
         let first = TomlSection { path: &[], list: false, header: None, pairs: Vec::new() };
         let mut sections = vec![first];
@@ -101,7 +104,7 @@ impl<'a> TomlText<'a> {
         sections
     }
 
-    /// The string value of this key in this section.
+    /// The string value of this key in this section; `None` if it is missing or no string.
     pub(crate) fn string(&self, section: &TomlSection<'_>, name: &str) -> Option<String> {
         let pair = section.pairs.iter().find(|pair| pair.is_key(name))?;
         let table = DeTable::parse(self.slice(&pair.range)).ok()?.into_inner();
@@ -123,10 +126,12 @@ impl<'a> TomlText<'a> {
 }
 
 impl TomlStatement {
+    /// The edit that removes the statement.
     pub(crate) fn removed(&self) -> TextEdit {
         TextEdit::remove(self.range.clone())
     }
 
+    /// True if the statement sets this key, which is not dotted.
     pub(crate) fn is_key(&self, name: &str) -> bool {
         matches!(&self.kind, TomlStatementKind::Pair { key, .. } if key.as_slice() == [name])
     }
@@ -149,6 +154,7 @@ struct TomlScan<'a> {
 }
 
 impl TomlScan<'_> {
+    /// Follows one event of the parser.
     fn take(&mut self, event: &Event) {
         let span = event.span();
         match event.kind() {
@@ -170,6 +176,7 @@ impl TomlScan<'_> {
         }
     }
 
+    /// Ends the statement at `at`.
     fn end(&mut self, at: usize) {
         if at == self.start {
             return;

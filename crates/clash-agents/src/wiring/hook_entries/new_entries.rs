@@ -16,16 +16,19 @@ pub(super) fn check(wiring: &HookEntries) -> Result<(), SettingsError> {
     }
 }
 
+/// The shell prefix as a member of `env`.
 pub(super) fn prefix_item(wiring: &HookEntries) -> Option<NewItem> {
     let path = wiring.prefix.as_ref()?.to_string_lossy().into_owned();
     Some(NewItem { key: Some(PREFIX), value: NewValue::String(path) })
 }
 
+/// `env` with the shell prefix; `None` if the format has none.
 pub(super) fn env_item(wiring: &HookEntries) -> Option<NewItem> {
     let prefix = prefix_item(wiring)?;
     Some(NewItem { key: Some("env"), value: NewValue::Object(vec![(PREFIX, prefix.value)]) })
 }
 
+/// `hooks` with the group of clash in every event.
 pub(super) fn hooks_item(wiring: &HookEntries) -> NewItem {
     let events = wiring.format.events.iter();
     let events =
@@ -33,10 +36,13 @@ pub(super) fn hooks_item(wiring: &HookEntries) -> NewItem {
     NewItem { key: Some("hooks"), value: NewValue::Object(events.collect()) }
 }
 
+/// An event with the group of clash.
 pub(super) fn event_item(wiring: &HookEntries, event: &'static str, matcher: bool) -> NewItem {
     NewItem { key: Some(event), value: NewValue::Array(vec![group(wiring, matcher)]) }
 }
 
+/// A group with the hook of clash. `matcher`: the event takes one, and it matches every
+/// tool.
 pub(super) fn group(wiring: &HookEntries, matcher: bool) -> NewValue {
     let text = |text: &str| NewValue::String(text.to_owned());
     let mut hook = vec![("type", text("command"))];

@@ -30,7 +30,7 @@ pub enum SettingsError {
 }
 
 impl SettingsError {
-    /// The remedy.
+    /// The remedy for the user; `None` if it is a defect of clash.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::Json(JsonError::Comment { .. } | JsonError::TrailingComma { .. }) => {

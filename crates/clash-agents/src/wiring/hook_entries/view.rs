@@ -15,6 +15,8 @@ pub(super) struct SettingsView<'a> {
 }
 
 impl<'a> SettingsView<'a> {
+    /// The parts of a document. `env` or `hooks` of another type is an error, and so is one
+    /// that stands twice.
     pub(super) fn new(
         document: &'a JsonDocument<'a>,
         format: &'a HookFormat,
@@ -33,6 +35,7 @@ impl<'a> SettingsView<'a> {
         Ok(view)
     }
 
+    /// The value of a key; a key that stands twice is an error.
     pub(super) fn get(
         &self,
         node: &'a JsonNode,
@@ -44,6 +47,7 @@ impl<'a> SettingsView<'a> {
         })
     }
 
+    /// An error if a value does not fit.
     pub(super) fn require(
         &self,
         node: &JsonNode,
@@ -95,6 +99,7 @@ impl<'a> SettingsView<'a> {
         Ok(found)
     }
 
+    /// The problem that a setting switches hooks off.
     pub(super) fn disabled(&self, path: &[&str], node: &JsonNode) -> SettingsProblem {
         SettingsProblem::HooksDisabled {
             key: path.join("."),
@@ -102,6 +107,7 @@ impl<'a> SettingsView<'a> {
         }
     }
 
+    /// The value at a path of keys.
     pub(super) fn value_at(&self, path: &[&str]) -> Result<Option<&'a JsonNode>, SettingsError> {
         let mut node = Some(&self.document.root);
         for key in path {
@@ -113,10 +119,12 @@ impl<'a> SettingsView<'a> {
         Ok(node)
     }
 
+    /// The shell prefix in `env`.
     pub(super) fn prefix(&self) -> Result<Option<&'a JsonNode>, SettingsError> {
         self.env.map_or(Ok(None), |env| self.get(env, PREFIX))
     }
 
+    /// The shell prefix and its line, if it is no program of clash.
     pub(super) fn foreign_prefix(&self) -> Result<Option<(String, usize)>, SettingsError> {
         let Some(node) = self.prefix()? else { return Ok(None) };
         self.require(node, |node| node.as_str().is_some(), PREFIX, "a string")?;
@@ -170,10 +178,13 @@ pub(crate) fn calls_clash(line: &str, agent: &str) -> bool {
     })
 }
 
+/// True if a value is the path of a program of clash.
 pub(super) fn is_own_prefix(node: &JsonNode) -> bool {
     node.as_str().is_some_and(|value| is_own_path(Path::new(value)))
 }
 
+/// True for an absolute path to `clash` or `clash-…`. The client splits a path with ` -`,
+/// so that is none.
 pub(super) fn is_own_path(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let split = path.to_str().is_none_or(|path| path.contains(" -"));
