@@ -113,7 +113,7 @@ fn files(user: &UserContext, scope: &InstallScope) -> Vec<WiredFile> {
 
 /// `config.toml` and the files in `rules`, of the user and of the project.
 fn importable(user: &UserContext, project: &Path) -> Vec<PathBuf> {
-    let dirs = [user.home.join(".codex"), project.join(".codex")];
+    let dirs = [home(user), project.join(".codex")];
     let mut files = dirs.each_ref().map(|dir| dir.join("config.toml")).to_vec();
     for dir in dirs {
         let entries = std::fs::read_dir(dir.join("rules")).into_iter().flatten().flatten();
@@ -160,6 +160,15 @@ mod tests {
     use clash_policy::ToolInput;
 
     const PRE: &str = r#"{"session_id":"01a1e287","turn_id":"t","transcript_path":"/t","cwd":"/p","hook_event_name":"PreToolUse","model":"m","permission_mode":"bypassPermissions","tool_name":"Bash","tool_input":{"command":"ls"},"tool_use_id":"call_1_0"}"#;
+
+    #[test]
+    fn settings_to_import_are_found_where_the_client_keeps_them() {
+        let mut user = crate::test_support::imagined_user("/home/u");
+        user.variable = |name| (name == variables::CODEX_HOME).then(|| "/data/codex".into());
+        let files = importable(&user, Path::new("/p"));
+        let expected = ["/data/codex/config.toml", "/p/.codex/config.toml"];
+        assert_eq!(files, expected.map(PathBuf::from));
+    }
 
     fn wanted(tool: &str, command: &str) -> Option<(String, ToolInput)> {
         let mut message = DIALECT.parse(PRE.as_bytes()).unwrap().1;
