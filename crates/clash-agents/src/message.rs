@@ -16,6 +16,9 @@ pub enum HookEvent {
     SettingsChange,
 }
 
+/// A client that tells the exit status does so in the last lines of the output.
+const MAX_STATUS_LINES: usize = 8;
+
 /// One message of a client. A field that the event does not have is empty.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct HookMessage {
@@ -44,6 +47,20 @@ impl HookMessage {
     /// The command the tool runs, under the field name that most clients use.
     pub fn command(&self) -> Option<&str> {
         ["command", "cmd"].iter().find_map(|key| self.input.get(*key)?.as_str())
+    }
+
+    /// The exit status of an ended command, if the client puts it into words, for example
+    /// `Exit code 1` at the beginning of an error or `Exit Code: 1` on a line of the output.
+    pub fn exit_status(&self) -> Option<i32> {
+        let status = |line: &str| {
+            let lower = line.trim_start().to_ascii_lowercase();
+            let rest = lower.strip_prefix("exit code")?;
+            let digits = rest.trim_start_matches([':', ' ']);
+            let end = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
+            digits.get(..end)?.parse().ok()
+        };
+        let of_error = self.error.as_deref().and_then(|error| error.lines().find_map(status));
+        of_error.or_else(|| self.output.lines().rev().take(MAX_STATUS_LINES).find_map(status))
     }
 
     /// True if the tool, or a field of its input, starts a command in the background.
@@ -127,5 +144,22 @@ impl HookReply {
     /// Nearly every client honours this refusal in every mode.
     pub fn blocked(reason: String) -> Self {
         Self { document: None, blocks: Some(reason) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_exit_status_is_found_in_the_words_of_a_client() {
+        let told = |error: Option<&str>, output: &str| {
+            let (error, output) = (error.map(str::to_owned), output.to_owned());
+            HookMessage { error, output, ..HookMessage::default() }.exit_status()
+        };
+        assert_eq!(told(Some("Exit code 2\nmake: *** [x] Error 1"), ""), Some(2));
+        assert_eq!(told(None, "Output: x\nExit Code: 17\nSignal: (none)"), Some(17));
+        assert_eq!(told(None, "the exit code was 3"), None);
+        assert_eq!(told(Some("cancelled"), ""), None);
     }
 }

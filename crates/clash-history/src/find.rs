@@ -205,7 +205,7 @@ fn by_name(path: &Path) -> Option<HistoryKind> {
     let name = path.file_name()?.to_str()?;
     let inside = |dir: &str| path.parent().is_some_and(|parent| parent.ends_with(dir));
     Some(match name {
-        "trace.jsonl" => HistoryKind::Clash,
+        _ if name.starts_with("trace.") && name.ends_with(".jsonl") => HistoryKind::Clash,
         "opencode.db" => HistoryKind::OpencodeDatabase,
         _ if name.starts_with("rollout-") && name.ends_with(".jsonl") => HistoryKind::Codex,
         _ if name.starts_with("session-") && inside("chats") => match name.rsplit_once('.')?.1 {

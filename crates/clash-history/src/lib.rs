@@ -15,6 +15,7 @@ mod codex;
 pub mod evidence;
 mod find;
 mod gemini;
+mod hide;
 mod join;
 pub mod known;
 mod lines;
@@ -35,6 +36,7 @@ pub use find::{
     HistoryError, HistoryFile, HistoryKind, HistoryRoots, all_histories, histories_below,
     history_at, latest_history,
 };
+pub use hide::hide_secrets;
 pub use time::{day, day_and_time, parse as parse_time};
 
 /// One call of a tool.

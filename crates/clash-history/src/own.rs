@@ -35,7 +35,7 @@ struct TraceLine {
     ok: Option<bool>,
 }
 
-const TRACE_VERSION: u32 = 1;
+const TRACE_VERSION: u32 = 2;
 
 pub(crate) fn read(
     path: &Path,

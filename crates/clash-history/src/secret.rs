@@ -214,15 +214,25 @@ fn url(scheme: &str, rest: &str) -> String {
 
 /// True if a string has the shape of a token.
 pub fn is_secret(text: &str) -> bool {
-    let known = |prefix: &str| {
-        text.strip_prefix(prefix).is_some_and(|rest| rest.len() >= 8 && has_no_words(rest))
-    };
-    if TOKEN_PREFIXES.iter().any(|prefix| known(prefix)) {
+    if has_token_prefix(text) {
         return true;
     }
     text.split(['/', '=', ':', '.']).any(|part| part.len() >= 20 && has_no_words(part))
         || (text.len() >= 32 && text.bytes().all(|b| b.is_ascii_hexdigit()))
         || (text.len() >= 12 && text.bytes().all(|b| b.is_ascii_digit()))
+}
+
+/// True for a text that begins like the tokens of a known issuer.
+pub(crate) fn has_token_prefix(text: &str) -> bool {
+    let known = |prefix: &str| {
+        text.strip_prefix(prefix).is_some_and(|rest| rest.len() >= 8 && has_no_words(rest))
+    };
+    TOKEN_PREFIXES.iter().any(|prefix| known(prefix))
+}
+
+/// True for a text in which no word of a language can be.
+pub(crate) fn looks_random(text: &str) -> bool {
+    has_no_words(text)
 }
 
 /// True for letters mixed with digits, or for both cases without order. No word of a

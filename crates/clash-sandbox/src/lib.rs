@@ -44,6 +44,7 @@ pub mod observe;
 pub mod plan;
 pub mod planted;
 pub mod repository;
+pub mod witness;
 mod worktree;
 
 #[cfg(target_os = "linux")]

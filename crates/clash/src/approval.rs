@@ -28,6 +28,9 @@ pub(crate) struct ApprovalSlip {
     pub(crate) sandbox: String,
     /// The agent's id of the tool call.
     pub(crate) call: String,
+    /// The id of the action in the trace: that of the call, if the agent gives one.
+    #[serde(default)]
+    pub(crate) action: String,
     /// True if the client asked the user, who may have said no.
     pub(crate) asked: bool,
     /// The permission mode of the client at the time of the decision.
@@ -64,11 +67,7 @@ impl ApprovalSlip {
     pub(crate) fn leave(&self, session: &Session) -> Result<String, ApprovalError> {
         let dir = session.dir.join(DIR);
         let failed = |source: io::Error| ApprovalError::Io { path: dir.clone(), source };
-        let mut random = [0; 16];
-        fs::File::open("/dev/urandom")
-            .and_then(|mut file| file.read_exact(&mut random))
-            .map_err(failed)?;
-        let name: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
+        let name = random_name().map_err(failed)?;
         let text = serde_json::to_vec(self).map_err(|error| failed(error.into()))?;
         let mut file = fs::File::options()
             .write(true)
@@ -150,6 +149,13 @@ impl ApprovalSlip {
     }
 }
 
+/// 32 random hexadecimal digits.
+pub(crate) fn random_name() -> io::Result<String> {
+    let mut random = [0; 16];
+    fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut random))?;
+    Ok(random.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
 /// True for a name as [`ApprovalSlip::leave`] makes it, which leads to no other directory.
 fn is_name(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(|b| b.is_ascii_hexdigit())
@@ -204,6 +210,7 @@ mod tests {
             script: script.into(),
             sandbox: "project".into(),
             call: "call-1".into(),
+            action: "call-1".into(),
             asked: true,
             mode: String::new(),
         }

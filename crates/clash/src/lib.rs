@@ -6,6 +6,7 @@
 //! as the rest of a hook call.
 
 mod approval;
+mod blocks;
 mod caches;
 mod caseless;
 mod cmd;
@@ -30,6 +31,7 @@ mod say;
 mod session;
 mod settings_backup;
 mod ssh_agent;
+mod story;
 mod tell;
 mod temporary;
 mod trace;

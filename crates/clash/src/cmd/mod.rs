@@ -11,6 +11,7 @@ pub(crate) mod log;
 mod policy;
 mod run;
 mod sandbox;
+mod session;
 mod show_json;
 mod status;
 mod trust;
@@ -66,6 +67,8 @@ enum ClashVerb {
     Learn(learn::Args),
     /// Show the actions of agents
     Log(log::Args),
+    /// List the sessions of agents, or show one
+    Session(session::Args),
     /// Run a command in a named sandbox, or look at sandboxes
     Sandbox(sandbox::Args),
     /// List or remove the caches that projects have of their own
@@ -128,6 +131,7 @@ impl ClashVerb {
             Self::Trust(args) => args.run(out),
             Self::Learn(args) => args.run(out),
             Self::Log(args) => args.run(out),
+            Self::Session(args) => args.run(out),
             Self::Cache(args) => args.run(out),
             Self::Asks(args) => args.run(out),
             Self::Answer(args) => args.run(out),

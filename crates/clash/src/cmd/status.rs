@@ -7,12 +7,13 @@ use clash_policy::rule::{Layer, LayerKind};
 use clash_sandbox::facts::{Facility, HostFacts, RoomSupport};
 use serde_json::{Value, json};
 
+use super::log::{self, ActionFilter, StoryQuery};
 use super::wiring::trial::{self, TrialOutcome};
 use super::wiring::{AgentWiring, SettingsContent};
-use super::{log, project, unless_closed};
+use super::{project, unless_closed};
 use crate::dirs::Dirs;
 use crate::policy::LoadedPolicy;
-use crate::trace::{self, TraceEvent, TraceRecord};
+use crate::story::ActionStory;
 use crate::ui::{CommandOutput, Failure, TextTone};
 use crate::{env, exit, say};
 use clash_agents::wiring::InstallScope;
@@ -36,7 +37,7 @@ struct StatusScreen {
     policy: Result<PoliciesInForce, Failure>,
     agents: Vec<AgentState>,
     host: HostFacts,
-    blocked: Vec<TraceRecord>,
+    blocked: Vec<ActionStory>,
 }
 
 /// The layers of the user, of the project and of the administrator, highest first, with
@@ -158,23 +159,23 @@ const NOT_CONFINED: &str = "not confined";
 
 const RECENT: usize = 5;
 
-/// The last refusals and alarms of all sessions, newest first.
-fn blocked(dirs: &Dirs) -> Result<Vec<TraceRecord>, Failure> {
-    let is_blocked = |record: &TraceRecord| {
-        record.event == TraceEvent::Alarm
-            || (record.event == TraceEvent::Decision && record.effect.as_deref() == Some("deny"))
-    };
-    let mut found: Vec<TraceRecord> = Vec::new();
-    for file in log::traces(dirs)?.iter().rev() {
-        // A file that changed earlier may have later records, so clash collects more
-        // records than it shows.
-        let records = trace::read(file)?.into_iter().map(|(record, _)| record).filter(is_blocked);
-        found.extend(records);
-        if found.len() >= 10 * RECENT {
+/// The last actions that were refused, as a whole or in part, newest first.
+fn blocked(dirs: &Dirs) -> Result<Vec<ActionStory>, Failure> {
+    let filter = ActionFilter::blocked();
+    let mut found: Vec<ActionStory> = Vec::new();
+    for session in log::traced_sessions(dirs)?.iter().rev() {
+        let mut query = StoryQuery { filter: &filter, last: Some(RECENT), parsed: 0 };
+        query.run(std::slice::from_ref(session), &mut |story| {
+            found.push(story.clone());
+            Ok(())
+        })?;
+        // A session that changed earlier may have later refusals, so clash collects more
+        // than it shows.
+        if found.len() >= 4 * RECENT {
             break;
         }
     }
-    found.sort_by_key(|record| std::cmp::Reverse(record.time));
+    found.sort_by_key(|story| std::cmp::Reverse(story.time));
     found.truncate(RECENT);
     Ok(found)
 }
@@ -221,9 +222,9 @@ impl StatusScreen {
         }
         line("machine", &machine(&self.host))?;
         let mut name = "blocked";
-        for record in &self.blocked {
-            let reason = record.reason.as_deref().unwrap_or_default();
-            line(name, &format!("{}  {}", day_and_time(record.time), say::one_line(reason)))?;
+        for story in &self.blocked {
+            let reason = say::one_line(&story.blocked_reason());
+            line(name, &format!("{}  {reason}", day_and_time(story.time)))?;
             name = "";
         }
         if self.blocked.is_empty() {
@@ -251,7 +252,8 @@ impl StatusScreen {
         json!({
             "project": self.project, "policy": policy,
             "agents": self.agents.iter().map(agent).collect::<Vec<_>>(),
-            "machine": machine_json(&self.host), "blocked": self.blocked,
+            "machine": machine_json(&self.host),
+            "blocked": self.blocked.iter().map(ActionStory::as_json).collect::<Vec<_>>(),
         })
     }
 }

@@ -19,6 +19,7 @@ impl HookCall<'_> {
         let record = TraceRecord {
             ok: Some(event == HookEvent::AfterTool),
             reason: self.message.error.clone(),
+            status: self.message.exit_status(),
             duration_ms: self.message.duration_ms,
             ..self.new_record(TraceEvent::Exit)
         };

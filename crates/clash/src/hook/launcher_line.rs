@@ -79,6 +79,7 @@ impl HookCall<'_> {
             script: script.to_owned(),
             sandbox,
             call: self.message.call.clone(),
+            action: self.action_id.clone(),
             asked: decision.effect == Effect::Ask,
             mode: self.message.mode.clone(),
         };

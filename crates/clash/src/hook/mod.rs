@@ -72,6 +72,8 @@ enum HookError {
     TooLong,
     #[error("the command calls clash itself: give the plain command, clash puts it in its sandbox")]
     CallsLauncher,
+    #[error("cannot make an id for the trace: {0}")]
+    Random(std::io::Error),
     #[error("cannot find out where clash itself is: {0}")]
     OwnPath(std::io::Error),
     #[error("cannot make the session's temporary directory: {0}")]
@@ -108,7 +110,8 @@ fn handle(
     }
     let session = session;
     let dirs = dirs.in_session(&session.dir);
-    let call = HookCall { agent, dirs: &dirs, session: &session, message };
+    let action_id = action_id(event, message)?;
+    let call = HookCall { agent, dirs: &dirs, session: &session, message, action_id };
     match event {
         HookEvent::BeforeTool => call.before_or_deny(),
         HookEvent::Question => call.check_project().and_then(|()| call.question()),
@@ -117,6 +120,15 @@ fn handle(
         HookEvent::SessionEnd => call.session_end(),
         HookEvent::SettingsChange => Ok(call.settings_change()),
     }
+}
+
+/// The id that joins the records of one action: the agent's id of the call, or a random one
+/// if the agent gives none. Events after the call then have no id.
+fn action_id(event: HookEvent, message: &HookMessage) -> Result<String, HookError> {
+    if event == HookEvent::BeforeTool && message.call.is_empty() {
+        return crate::approval::random_name().map_err(HookError::Random);
+    }
+    Ok(message.call.clone())
 }
 
 /// The project of a new session. The record of a known session has its own.
@@ -132,6 +144,7 @@ struct HookCall<'a> {
     dirs: &'a Dirs,
     session: &'a Session,
     message: &'a HookMessage,
+    action_id: String,
 }
 
 impl HookCall<'_> {
@@ -164,7 +177,7 @@ impl HookCall<'_> {
         let said = |text: &String| Some(text.clone()).filter(|text| !text.is_empty());
         TraceRecord {
             agent: Some(self.agent.name.to_owned()),
-            call: said(&self.message.call),
+            call: said(&self.action_id),
             tool: said(&self.message.tool),
             ..TraceRecord::new(self.session, event)
         }

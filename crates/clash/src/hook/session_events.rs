@@ -5,7 +5,8 @@ use clash_agents::HookAnswer;
 use super::{HookCall, HookError};
 use crate::approval::ApprovalSlip;
 use crate::policy::LoadedPolicy;
-use crate::trace::{TraceEvent, TraceRecord};
+use crate::session::sessions_dir;
+use crate::trace::{TraceEvent, TraceRecord, segments};
 use crate::{judged, tell, temporary, watch};
 
 impl HookCall<'_> {
@@ -23,6 +24,7 @@ impl HookCall<'_> {
         }
         watch::remember(self.dirs, self.session);
         temporary::sweep(self.dirs);
+        segments::forget_old(&sessions_dir(self.dirs), &self.session.dir);
         Ok(match LoadedPolicy::load(self.dirs, &self.session.project, Some(&self.session.dir)) {
             Ok(policy) => {
                 let tmp = temporary::session_tmp(&self.session.dir);

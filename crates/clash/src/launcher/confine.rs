@@ -16,6 +16,7 @@ use clash_sandbox::launch::{self, LaunchError, LaunchHelper};
 use clash_sandbox::plan::cache::has_caches;
 use clash_sandbox::plan::room::MountStep;
 use clash_sandbox::plan::{GrantReason, PathGrant, PlanRequest, SandboxPlan, TemporaryPaths, plan};
+use clash_sandbox::witness;
 
 use super::context::LaunchContext;
 use super::door::{AnsweredQuestions, RoomDoors, real_file};
@@ -158,6 +159,7 @@ impl LaunchContext {
         }
         let env = self.environment(sandbox, &places, &disk, agent.as_ref(), environment);
         self.trace(TraceEvent::Launch, command.shown, None, Some(&sandbox.name))?;
+        witness::set(self.witness(sandbox)?);
         let command = launch::LaunchCommand {
             program: command.program.to_owned(),
             args: command.args.to_vec(),

@@ -1,6 +1,7 @@
 //! The session, the project and the directories of a command that is about to run, and
 //! the decision about it.
 
+use std::cell::OnceCell;
 use std::path::PathBuf;
 
 use clash_agents::Agent;
@@ -21,6 +22,8 @@ pub(super) struct LaunchContext {
     pub(super) dirs: Dirs,
     pub(super) session: Option<Session>,
     pub(super) project: PathBuf,
+    /// The id of the action in the trace, as the approval says it.
+    pub(super) action: OnceCell<String>,
 }
 
 impl LaunchContext {
@@ -42,7 +45,7 @@ impl LaunchContext {
         let Some(session) = session else {
             let cwd = std::env::current_dir().map_err(LauncherError::WorkingDirectory)?;
             let project = project_of(&cwd, &dirs.home);
-            return Ok(Self { dirs, session: None, project });
+            return Ok(Self { dirs, session: None, project, action: OnceCell::new() });
         };
         session.check_root().or_else(|error| {
             let reason = Some(error.to_string());
@@ -52,7 +55,7 @@ impl LaunchContext {
         })?;
         let dirs = dirs.in_session(&session.dir);
         let project = session.project.clone();
-        Ok(Self { dirs, session: Some(session), project })
+        Ok(Self { dirs, session: Some(session), project, action: OnceCell::new() })
     }
 
     /// The agent of the session.
@@ -137,9 +140,17 @@ impl LaunchContext {
             effect: effect.map(|(effect, _)| effect.to_string()),
             reason: effect.map(|(_, reason)| reason.to_owned()),
             sandbox: sandbox.map(str::to_owned),
-            pid: Some(std::process::id()),
-            ..TraceRecord::new(session, event)
+            ..self.new_record(session, event)
         };
         Ok(record.append(session)?)
+    }
+
+    /// A record about the action of this launcher.
+    pub(super) fn new_record(&self, session: &Session, event: TraceEvent) -> TraceRecord {
+        TraceRecord {
+            call: self.action.get().cloned(),
+            pid: Some(std::process::id()),
+            ..TraceRecord::new(session, event)
+        }
     }
 }

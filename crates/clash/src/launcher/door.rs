@@ -28,7 +28,9 @@ use crate::decision::{self, DecisionContext};
 use crate::doors::{DoorSet, judged_name};
 use crate::policy::LoadedPolicy;
 use crate::questions::{self, LiveQuestion, MAX_ANSWER_TIME, QuestionKind, QuestionOutcome};
-use crate::trace::TraceEvent;
+use crate::trace::{
+    BlockEvidence, BlockKind, BlockedAccess, RefusingPart, TraceEvent, TraceRecord,
+};
 use crate::{env, say, temporary};
 
 /// Rooms inside rooms, at most.
@@ -155,8 +157,7 @@ impl DoorService for RoomDoors<'_> {
         let answer = answer.unwrap_or_else(|error| DoorAnswer::Refused(error.to_string()));
         match (answer, real_file(&visitor.door)) {
             (DoorAnswer::Refused(reason), _) => {
-                let effect = Some((Effect::Deny, reason.as_str()));
-                let _ = self.context.trace(TraceEvent::Decision, &shown, effect, None);
+                let _ = self.trace_refusal(&shown, &line, &reason);
                 visit.refuse(&visitor, &format!("clash: {reason}\n"));
             }
             (_, Err(error)) => {
@@ -182,6 +183,28 @@ impl DoorService for RoomDoors<'_> {
 }
 
 impl RoomDoors<'_> {
+    /// Adds the refusal of a command to the trace.
+    fn trace_refusal(&self, shown: &str, line: &str, reason: &str) -> Result<(), LauncherError> {
+        let Some(session) = &self.context.session else { return Ok(()) };
+        let record = TraceRecord {
+            what: Some(shown.to_owned()),
+            effect: Some(Effect::Deny.to_string()),
+            sandbox: Some(self.room.name.clone()),
+            reason: Some(reason.to_owned()),
+            block: Some(BlockedAccess {
+                kind: BlockKind::Command,
+                what: line.to_owned(),
+                needs: None,
+                by: RefusingPart::Broker,
+                known: BlockEvidence::Seen,
+                program: None,
+                grant: None,
+            }),
+            ..self.context.new_record(session, TraceEvent::Block)
+        };
+        Ok(record.append(session)?)
+    }
+
     fn is_mounted(&self, door: &Path) -> bool {
         door.parent().is_some_and(|at| self.mounted.borrow().iter().any(|known| known == at))
     }

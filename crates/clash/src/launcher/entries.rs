@@ -1,5 +1,6 @@
 //! The entries of the launcher: how each reads its arguments and finds its session.
 
+use std::cell::OnceCell;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -63,7 +64,8 @@ pub(crate) fn launch_in_named(
         let [program, args @ ..] = command else { return Err(LauncherError::Usage) };
         refuse_hostile_settings(&dirs, project, None)?;
         let sandbox = sandbox_named(&LoadedPolicy::load(&dirs, project, None)?, name)?;
-        let context = LaunchContext { dirs, session: None, project: project.to_path_buf() };
+        let (project, action) = (project.to_path_buf(), OnceCell::new());
+        let context = LaunchContext { dirs, session: None, project, action };
         context.confine(host, &sandbox, &[], &RequestedCommand::new("", program, args), None)
     };
     status(run())

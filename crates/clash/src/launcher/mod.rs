@@ -25,6 +25,7 @@ mod entries;
 mod error;
 mod settings_check;
 mod shell_string;
+mod witness;
 
 pub(crate) use entries::{
     exec_main, launch_in_named, sandbox_main, sandbox_named, sh_main, shell_main,
@@ -106,6 +107,9 @@ impl LaunchContext {
     ) -> Result<Never, LauncherError> {
         refuse_hostile_settings(&self.dirs, &self.project, agent)?;
         let approval = self.take_approval(command.script, source)?;
+        if let Some(approval) = approval.as_ref().filter(|approval| !approval.action.is_empty()) {
+            let _ = self.action.set(approval.action.clone());
+        }
         let mode = approval.as_ref().map_or("", |approval| approval.mode.as_str()).to_owned();
         let policy = self.load_policy()?;
         let mut decision = self.decide(&policy, command.script, &mode)?;

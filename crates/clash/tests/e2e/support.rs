@@ -212,7 +212,7 @@ impl Machine {
 
     /// The session's trace.
     pub(crate) fn trace(&self) -> Vec<Value> {
-        let log = self.clash(["log", "--json"]);
+        let log = self.clash(["log", "--records", "--json"]);
         log.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 

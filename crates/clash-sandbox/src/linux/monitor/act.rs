@@ -1,5 +1,6 @@
 //! Judges a call and carries it out on the objects that the outer thread holds open.
 
+use std::cell::RefCell;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -29,6 +30,7 @@ use super::quota::NameQuota;
 use super::turn::RoomLock;
 use crate::aliases::RememberedLinks;
 use crate::plan::WatchPlan;
+use crate::witness::{self, RefusedAccess};
 
 #[derive(Debug)]
 pub(super) struct MonitorJob {
@@ -88,6 +90,8 @@ pub(super) struct MonitorWorker {
     /// kernel's own checks still apply.
     pub(super) stdio: Vec<((u64, u64), OFlags)>,
     pub(super) drafts: ScriptDrafts,
+    /// The last access of the present call that the rules do not permit.
+    refusal: RefCell<Option<RefusedAccess>>,
 }
 
 /// A program with these bits runs as another user or group. A directory with `S_ISGID`
@@ -119,12 +123,23 @@ impl MonitorWorker {
             parting: Vec::new(),
             stdio,
             drafts,
+            refusal: RefCell::default(),
         }
+    }
+
+    /// Answers a call with an error. If the rules are the reason, the witness hears of it.
+    pub(super) fn refuse(&self, id: u64, error: Errno) {
+        let refusal = self.refusal.take();
+        if let Some(refusal) = refusal.filter(|_| matches!(error, Errno::ACCESS | Errno::XDEV)) {
+            witness::refused(&refusal);
+        }
+        self.shared.refuse(id, error);
     }
 
     /// Carries out one call of the command, if the rules permit it, and answers it.
     pub(super) fn carry_out(&mut self, job: MonitorJob) {
         let MonitorJob { id, act } = job;
+        self.refusal.take();
         let makes = matches!(
             act,
             ResolvedCall::Mkdir { .. }
@@ -178,16 +193,22 @@ impl MonitorWorker {
         }
         match done {
             Ok(()) => sys::answer(&self.shared.listener, id, 0),
-            Err(error) => self.shared.refuse(id, error),
+            Err(error) => self.refuse(id, error),
         }
     }
 
     /// Refuses an access that the rules do not permit at a path.
     pub(super) fn check(&self, path: &Path, needs: FileCaps) -> ActResult {
         if needs.intersects(FileCaps::WRITE.union(FileCaps::CREATE)) && self.is_common(path) {
-            return Err(Errno::ACCESS);
+            return Err(self.note_refusal(path, needs));
         }
         self.check_making(path, needs, needs)
+    }
+
+    fn note_refusal(&self, path: &Path, needs: FileCaps) -> Errno {
+        let path = path.to_path_buf();
+        self.refusal.replace(Some(RefusedAccess { path, needs }));
+        Errno::ACCESS
     }
 
     /// As `check`, but asks the list of persistence paths only about `kept`. A new file
@@ -202,7 +223,7 @@ impl MonitorWorker {
             && !self.fresh.covers(path)
             && rights.refuses_folded(path, needs, kept)
         {
-            return Err(Errno::ACCESS);
+            return Err(self.note_refusal(path, needs));
         }
         let own = |keep: KeepMode| {
             let made = keep == KeepMode::WithDirectory && self.fresh.made_around(path);
@@ -212,12 +233,12 @@ impl MonitorWorker {
         if kept.intersects(FileCaps::WRITE.union(FileCaps::CREATE))
             && self.is_of_bare_repository(path)
         {
-            return Err(Errno::ACCESS);
+            return Err(self.note_refusal(path, needs));
         }
         let permitted = rights.permits(path, needs)
             && rights.kept(path, kept, &self.links).is_none_or(own)
             && !(kept.contains(FileCaps::CREATE) && self.leaving.refuses(path, rights));
-        if permitted { Ok(()) } else { Err(Errno::ACCESS) }
+        if permitted { Ok(()) } else { Err(self.note_refusal(path, needs)) }
     }
 
     /// Permits to make a directory where the list of persistence paths refuses only a file.

@@ -57,7 +57,7 @@ impl MonitorWorker {
                     self.shared.refuse(id, Errno::AGAIN);
                 }
             }
-            Err(error) => self.shared.refuse(id, error),
+            Err(error) => self.refuse(id, error),
         }
     }
 

@@ -39,6 +39,7 @@ use super::scratch::ScratchDirectory;
 use super::stdio::InheritedStdio;
 use super::sys;
 use crate::launch::error::LaunchError;
+use crate::witness::{self, ObservedEnd};
 use guard::{CommandEvent, GuardHandle};
 
 /// The message to process 1 that the room outlives the launcher.
@@ -270,6 +271,7 @@ pub(crate) fn attend(
     let deadline = wall_time.map(|time| Instant::now() + time);
     loop {
         if let Some(end) = keeper.look_after(child) {
+            witness::ended(end.observed());
             keeper.end(lives_on);
             inherited.put_back();
             if matches!(end, CommandEnd::Exit(0))
@@ -283,6 +285,7 @@ pub(crate) fn attend(
         match sys::next_signal(left) {
             Ok(Some(arrived)) => pass_on(arrived, child),
             Ok(None) => {
+                witness::ended(ObservedEnd::OutOfTime);
                 keeper.end_with(child);
                 inherited.put_back();
                 return LaunchError::OutOfTime { seconds: wall.unwrap_or_default() };
@@ -302,6 +305,13 @@ pub(crate) enum CommandEnd {
 }
 
 impl CommandEnd {
+    fn observed(&self) -> ObservedEnd {
+        match self {
+            Self::Exit(code) => ObservedEnd::Exit(*code),
+            Self::Signal(signal) => ObservedEnd::Signal(*signal),
+        }
+    }
+
     /// Ends this process as the command ended.
     pub(crate) fn repeat(self) -> ! {
         match self {

@@ -264,9 +264,9 @@ pub(crate) fn trusts_project(dirs: &Dirs, project: &Path) -> Result<bool, Failur
 /// A hint with the ids of the newest sessions.
 fn sessions_hint(dirs: &Dirs) -> String {
     const MAX_HINTED_SESSIONS: usize = 3;
-    let traces = crate::cmd::log::traces(dirs).unwrap_or_default();
-    let id = |trace: &PathBuf| trace.parent()?.file_name()?.to_str().map(str::to_owned);
-    let ids: Vec<String> = traces.iter().rev().filter_map(id).take(MAX_HINTED_SESSIONS).collect();
+    let sessions = crate::cmd::log::traced_sessions(dirs).unwrap_or_default();
+    let id = |session: &PathBuf| session.file_name()?.to_str().map(str::to_owned);
+    let ids: Vec<String> = sessions.iter().rev().filter_map(id).take(MAX_HINTED_SESSIONS).collect();
     if ids.is_empty() {
         return "no agent has run with clash yet; `--scope user` changes your own policy"
             .to_owned();

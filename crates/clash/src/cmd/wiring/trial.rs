@@ -134,8 +134,8 @@ impl HookTrial<'_> {
 
     /// The decision in the trace of this session.
     fn decision(&self, dirs: &Dirs) -> Option<TraceRecord> {
-        let file = trace::file_of(&sessions_dir(dirs).join(self.session));
-        let mut records = trace::read(&file).ok()?.into_iter().map(|(record, _)| record);
+        let session = sessions_dir(dirs).join(self.session);
+        let mut records = trace::read(&session).ok()?.into_iter().map(|(record, _)| record);
         records.rfind(|record| record.event == TraceEvent::Decision)
     }
 

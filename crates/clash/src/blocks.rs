@@ -1,0 +1,206 @@
+//! A refused access, as facts. The sentences for the user, the model and the trace are made
+//! from it, so that all of them say the same.
+
+use std::path::Path;
+
+use clash_policy::protect;
+use clash_policy::{Effect, FileCaps, NetworkAccess, Sandbox};
+
+use crate::trace::{BlockEvidence, BlockKind, BlockedAccess, RefusingPart, TraceRecord};
+
+/// A refused access.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct BlockFacts {
+    pub(crate) kind: BlockKind,
+    /// The path, with `~` for the home, or the host, command or limit.
+    pub(crate) what: String,
+    /// The rights that are missing, in words, for example `read`.
+    pub(crate) needs: String,
+    pub(crate) sandbox: String,
+    /// The rule that refuses it, or the sandbox, as `file:line`.
+    pub(crate) rule: String,
+    /// Why it is refused, after the subject and the verb, for example
+    /// `no rule of the sandbox grants it`.
+    pub(crate) why: String,
+    /// The nearest rights that the sandbox does grant.
+    pub(crate) nearby: String,
+    /// The command with which the user grants it; `None` if no command can.
+    pub(crate) grant: Option<String>,
+    /// The command with which the agent asks for it, without the command itself.
+    pub(crate) request: Option<String>,
+}
+
+impl BlockFacts {
+    /// The event in one sentence: the same before and after it happens.
+    pub(crate) fn sentence(&self) -> String {
+        let Self { what, needs, sandbox, rule, why, .. } = self;
+        match self.kind {
+            BlockKind::Host => format!("sandbox {sandbox} does not reach `{what}`: {why} ({rule})"),
+            BlockKind::Command => format!("`{what}` is denied: {why} ({rule})"),
+            BlockKind::Limit => format!("sandbox {sandbox} stopped at a limit: {why} ({rule})"),
+            BlockKind::Link => format!("sandbox {sandbox} does not make the link `{what}`: {why}"),
+            _ => format!("sandbox {sandbox} does not {needs} `{what}`: {why} ({rule})"),
+        }
+    }
+
+    /// A record of the trace about this block.
+    pub(crate) fn record(
+        &self,
+        record: TraceRecord,
+        by: RefusingPart,
+        known: BlockEvidence,
+    ) -> TraceRecord {
+        let needs = Some(self.needs.clone()).filter(|needs| !needs.is_empty());
+        TraceRecord {
+            sandbox: Some(self.sandbox.clone()),
+            rule: Some(self.rule.clone()),
+            reason: Some(self.sentence()),
+            block: Some(BlockedAccess {
+                kind: self.kind,
+                what: self.what.clone(),
+                needs,
+                by,
+                known,
+                program: None,
+                grant: self.grant.clone(),
+            }),
+            ..record
+        }
+    }
+}
+
+/// The block of a file by its sandbox.
+pub(crate) fn file_block(
+    sandbox: &Sandbox,
+    path: &Path,
+    needs: FileCaps,
+    project: &Path,
+    home: &Path,
+) -> BlockFacts {
+    let changes = needs.intersects(FileCaps::CHANGE);
+    let shown = shorten(path, home);
+    let below = path.strip_prefix(project).ok();
+    let kept = below.filter(|_| changes).and_then(|below| {
+        [FileCaps::WRITE, FileCaps::CREATE, FileCaps::DELETE]
+            .into_iter()
+            .find_map(|caps| protect::kept(&sandbox.protect, below, 0, caps))
+    });
+    let is_file_right = needs.intersects(FileCaps::EXECUTE) && !changes;
+    let (verb, letters) = match (changes, is_file_right) {
+        (true, _) => ("change", "rw"),
+        (false, true) => ("execute", "rx"),
+        (false, false) => ("read", "r"),
+    };
+    let name = &sandbox.name;
+    let quoted = quoted_path(&shown);
+    let option = if changes { "--write" } else { "--read" };
+    let mut facts = BlockFacts {
+        kind: BlockKind::File,
+        what: shown.clone(),
+        needs: verb.to_owned(),
+        sandbox: name.clone(),
+        rule: sandbox.span.to_string(),
+        why: "none of its rules grants it".to_owned(),
+        nearby: nearby(sandbox, changes),
+        grant: Some(format!("clash sandbox allow {name} {letters} {quoted}")),
+        request: Some(format!("clash request {option} {quoted}")),
+    };
+    if let Some(kept) = kept {
+        facts.kind = BlockKind::Persistence;
+        facts.why = format!("{}, and no command may change it", kept.why);
+        if kept.caged {
+            facts.why = format!("{}, and only you may change it", kept.why);
+            facts.grant = None;
+            facts.request = None;
+        }
+    } else if let Some(rule) = denying_rule(sandbox, path, needs, project, home) {
+        facts.rule = rule.span.to_string();
+        facts.why = format!("the rule {} denies it", rule.pattern);
+    }
+    facts
+}
+
+/// The rule of the sandbox that denies a path by its pattern.
+fn denying_rule<'a>(
+    sandbox: &'a Sandbox,
+    path: &Path,
+    needs: FileCaps,
+    project: &Path,
+    home: &Path,
+) -> Option<&'a clash_policy::FsRule> {
+    let expand = |text: &str| {
+        text.replace("$PWD", &project.to_string_lossy()).replace("$HOME", &home.to_string_lossy())
+    };
+    let denies = sandbox.fs.iter().filter(|rule| {
+        rule.effect == Effect::Deny
+            && rule.caps.intersects(needs)
+            && path.starts_with(expand(rule.pattern.fixed()))
+    });
+    denies.max_by_key(|rule| rule.pattern.fixed().len())
+}
+
+/// The paths that a sandbox lets commands read or change, for a message.
+fn nearby(sandbox: &Sandbox, changes: bool) -> String {
+    const MAX_SHOWN: usize = 4;
+    let right = if changes { FileCaps::WRITE } else { FileCaps::READ };
+    let granted =
+        sandbox.fs.iter().filter(|rule| rule.effect == Effect::Allow && rule.caps.contains(right));
+    let mut shown: Vec<String> = granted.map(|rule| rule.pattern.to_string()).collect();
+    shown.dedup();
+    let more = shown.len().saturating_sub(MAX_SHOWN);
+    shown.truncate(MAX_SHOWN);
+    let verb = if changes { "change" } else { "read" };
+    match (shown.is_empty(), more) {
+        (true, _) => format!("it may {verb} nothing of yours"),
+        (false, 0) => format!("it may {verb} {}", shown.join(", ")),
+        (false, more) => format!("it may {verb} {} and {more} more", shown.join(", ")),
+    }
+}
+
+/// The block of a host by a sandbox without the right to reach it.
+#[expect(dead_code, reason = "the gate and the output reader use it next")]
+pub(crate) fn host_block(sandbox: &Sandbox, host: &str) -> BlockFacts {
+    let name = &sandbox.name;
+    let (why, nearby) = match &sandbox.net {
+        NetworkAccess::Deny => ("it has no network", String::new()),
+        NetworkAccess::Ask => ("every new host needs your approval", String::new()),
+        NetworkAccess::Allow => ("another rule refuses it", String::new()),
+        NetworkAccess::Hosts { rules, .. } => {
+            let granted = rules.iter().filter(|rule| rule.effect == Effect::Allow);
+            let mut names: Vec<String> = granted.map(|rule| rule.host.to_string()).collect();
+            names.dedup();
+            names.truncate(6);
+            ("none of its rules grants it", format!("it reaches {}", names.join(", ")))
+        }
+    };
+    let known = !host.is_empty();
+    let quoted = clash_shell::quoted_argument(host);
+    BlockFacts {
+        kind: BlockKind::Host,
+        what: if known { host.to_owned() } else { "the network".to_owned() },
+        needs: String::new(),
+        sandbox: name.clone(),
+        rule: sandbox.span.to_string(),
+        why: why.to_owned(),
+        nearby,
+        grant: known.then(|| format!("clash sandbox allow {name} host {quoted}")),
+        request: known.then(|| format!("clash request --host {quoted}")),
+    }
+}
+
+/// The path with `~` for the home.
+pub(crate) fn shorten(path: &Path, home: &Path) -> String {
+    match path.strip_prefix(home) {
+        Ok(below) if below.as_os_str().is_empty() => "~".to_owned(),
+        Ok(below) => format!("~/{}", below.display()),
+        Err(_) => path.display().to_string(),
+    }
+}
+
+/// A path as a word of a shell, which expands `~`.
+fn quoted_path(shown: &str) -> String {
+    match shown.strip_prefix("~/") {
+        Some(below) => format!("~/{}", clash_shell::quoted_argument(below)),
+        None => clash_shell::quoted_argument(shown),
+    }
+}
