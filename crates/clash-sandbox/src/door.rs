@@ -72,6 +72,9 @@ pub struct DoorDirectory {
     pub at: PathBuf,
     /// The host's directory with the doors, one file for each.
     pub doors: PathBuf,
+    /// The directory with the doors for the search path of a command without a room. It can
+    /// also have links to other programs.
+    pub on_path: PathBuf,
     pub names: Vec<String>,
 }
 

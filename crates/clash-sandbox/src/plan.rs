@@ -50,7 +50,7 @@ use crate::plan::room::{MountStep, RoomPlan, SharedPorts};
 use crate::plan::sight::VisiblePaths;
 use crate::planted::SandboxesInForce;
 use grants::{
-    add_default, add_launcher_needs, add_worktrees, grants_of_allow_rules, join_grants,
+    add_default, add_doors, add_launcher_needs, add_worktrees, grants_of_allow_rules, join_grants,
     refuse_planted_links, remaining_baseline,
 };
 pub use refusal::PlanError;
@@ -267,6 +267,7 @@ fn make_with_mounts(
     refuse_planted_links(request, &rules)?;
     add_worktrees(&rules, &mut grants, report);
     add_launcher_needs(request, &mut grants, report)?;
+    add_doors(request, host, &mut grants);
     overlap::check_cage(request, &grants)?;
     add_default(request, &mut grants);
     let baseline = remaining_baseline(request.disk, &rules, report);

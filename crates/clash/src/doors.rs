@@ -5,6 +5,7 @@
 //! search path, the content of a directory on it, or `clash-door` itself has changed. They
 //! are in the state directory, where no sandbox can change them.
 
+use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::fs;
 use std::io;
@@ -95,6 +96,30 @@ impl DoorSet {
         directory.names.iter().find(|known| *known == name).map(String::as_str)
     }
 
+    /// Puts each directory of doors on the search path, in front of the directory that it
+    /// belongs to. The same for git, which prefers its own programs.
+    pub(crate) fn put_on_path(&self, variables: &mut [(OsString, OsString)]) {
+        let Some((_, path)) = variables.iter_mut().find(|(name, _)| name == env::PATH) else {
+            return;
+        };
+        let mut with_doors: Vec<PathBuf> = Vec::new();
+        for place in std::env::split_paths(&*path) {
+            let real = fs::canonicalize(&place).unwrap_or_default();
+            let doors = self.directories.iter().find(|directory| directory.at == real);
+            with_doors.extend(doors.map(|directory| directory.on_path.clone()));
+            with_doors.push(place);
+        }
+        if let Ok(joined) = std::env::join_paths(with_doors) {
+            *path = joined;
+        }
+    }
+
+    /// The directory with doors that git takes for the directory of its own programs.
+    pub(crate) fn git_core(&self) -> Option<&Path> {
+        let of_git = |directory: &&DoorDirectory| is_git_core(&directory.at);
+        self.directories.iter().find(of_git).map(|directory| directory.on_path.as_path())
+    }
+
     /// Reads a list. `None` if there is none, or if a path that it was made from has changed.
     fn read(list: &Path) -> Option<Self> {
         let text = fs::read_to_string(list).ok()?;
@@ -113,7 +138,8 @@ impl DoorSet {
                     let doors = list.with_file_name(words.next()?);
                     let at = PathBuf::from(words.next()?);
                     let names = words.map(str::to_owned).collect();
-                    set.directories.push(DoorDirectory { at, doors, names });
+                    let on_path = doors_on_path(&doors, &at);
+                    set.directories.push(DoorDirectory { at, doors, on_path, names });
                 }
                 _ => return None,
             }
@@ -159,10 +185,16 @@ impl DoorDraft<'_> {
             if let Some(first) = found.first() {
                 let below = format!("{own}/{}", known.len());
                 let doors = self.all.join(&below);
-                fs::create_dir(&doors)?;
-                fs::set_permissions(&doors, fs::Permissions::from_mode(0o755))?;
-                for name in &found {
-                    link(&program, &doors.join(name), &doors.join(first))?;
+                let on_path = doors_on_path(&doors, &place);
+                for doors in if on_path == doors { vec![&doors] } else { vec![&doors, &on_path] } {
+                    fs::create_dir(doors)?;
+                    fs::set_permissions(doors, fs::Permissions::from_mode(0o755))?;
+                    for name in &found {
+                        link(&program, &doors.join(name), &doors.join(first))?;
+                    }
+                }
+                if on_path != doors {
+                    link_others(&place, &on_path)?;
                 }
                 let place = place.display();
                 let _ = writeln!(list, "{DOORS}\t{below}\t{place}\t{}", found.join("\t"));
@@ -174,6 +206,36 @@ impl DoorDraft<'_> {
         }
         write_private(self.list, list.as_bytes())?;
         DoorSet::read(self.list).ok_or_else(|| io::ErrorKind::Interrupted.into())
+    }
+}
+
+/// The directory of doors for the search path. That of git's own programs is another one,
+/// because git finds all of its programs there.
+fn doors_on_path(doors: &Path, place: &Path) -> PathBuf {
+    if is_git_core(place) { doors.with_extension("complete") } else { doors.to_path_buf() }
+}
+
+/// Links to the programs of a directory that have no doors.
+fn link_others(place: &Path, doors: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(place)?.flatten() {
+        let at = doors.join(entry.file_name());
+        if fs::symlink_metadata(&at).is_err() {
+            std::os::unix::fs::symlink(entry.path(), at)?;
+        }
+    }
+    Ok(())
+}
+
+/// Takes the doors of an outer command off the search path.
+pub(crate) fn take_off_path(dirs: &Dirs, variables: &mut Vec<(OsString, OsString)>) {
+    let all = dirs.doors();
+    variables
+        .retain(|(name, value)| name != env::GIT_EXEC_PATH || !Path::new(value).starts_with(&all));
+    for (_, path) in variables.iter_mut().filter(|(name, _)| name == env::PATH) {
+        let others = std::env::split_paths(&*path).filter(|place| !place.starts_with(&all));
+        if let Ok(joined) = std::env::join_paths(others.collect::<Vec<_>>()) {
+            *path = joined;
+        }
     }
 }
 

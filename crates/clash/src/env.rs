@@ -16,6 +16,8 @@ pub(crate) const TMPDIR: &str = "TMPDIR";
 pub(crate) const SHELL: &str = "SHELL";
 /// The directories of programs.
 pub(crate) const PATH: &str = "PATH";
+/// The directory of git's own programs.
+pub(crate) const GIT_EXEC_PATH: &str = "GIT_EXEC_PATH";
 /// Switches colour off in the output.
 pub(crate) const NO_COLOR: &str = "NO_COLOR";
 

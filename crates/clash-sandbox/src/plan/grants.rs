@@ -11,6 +11,7 @@ use super::rules::{FoundPath, ResolvedRule, resolve_path};
 use super::{GrantReason, PathGrant, PlanError, PlanRequest, overlap};
 use crate::baseline;
 use crate::disk::Disk;
+use crate::facts::{HostFacts, RoomSupport};
 use crate::plan::cache::{directory_of, is_cache};
 use crate::plan::report::{PlanReport, ReportLine};
 use crate::planted::{LinkCheck, RuleOnDisk};
@@ -179,6 +180,19 @@ pub(super) fn add_launcher_needs(
         }
     }
     Ok(())
+}
+
+/// Lets the command start the doors on its search path, where no room can have them in the
+/// place of programs.
+pub(super) fn add_doors(request: &PlanRequest<'_>, host: &HostFacts, grants: &mut Vec<PathGrant>) {
+    if !matches!(host.rooms, RoomSupport::Impossible { .. }) {
+        return;
+    }
+    grants.extend(request.doors.iter().map(|directory| PathGrant {
+        path: request.disk.real(&directory.on_path),
+        caps: FileCaps::READ.union(FileCaps::EXECUTE),
+        why: GrantReason::Launcher,
+    }));
 }
 
 /// The baseline entries that exist, with the rights that no rule takes from them. Leaves out

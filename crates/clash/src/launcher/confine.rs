@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::ffi::OsString;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use clash_policy::decide::{SandboxMix, default_sandbox};
@@ -19,10 +19,10 @@ use clash_sandbox::plan::{GrantReason, PathGrant, PlanRequest, SandboxPlan, Temp
 use clash_sandbox::witness;
 
 use super::context::LaunchContext;
-use super::door::{AnsweredQuestions, RoomDoors, real_file};
+use super::door::{AnsweredQuestions, DoorPlace, RoomDoors, real_file};
 use super::{LauncherError, Never, RequestedCommand};
 use crate::decision::{DecisionError, readable_in_a_room};
-use crate::doors::DoorSet;
+use crate::doors::{self, DoorSet};
 use crate::env;
 use crate::in_force::PolicySandboxes;
 use crate::policy::LoadedPolicy;
@@ -110,7 +110,7 @@ impl LaunchContext {
             room,
             is_default,
             set,
-            mounted: RefCell::default(),
+            places: RefCell::default(),
             mix: mix.cloned(),
             answers,
             mode,
@@ -153,11 +153,22 @@ impl LaunchContext {
         let places = self.dirs.places_unseen(&self.project, &disk);
         let doors_of_room = doors.map_or(&[][..], |doors| &doors.set.directories);
         let additions = RoomAdditions { grants: &extra, doors: doors_of_room };
+        let has_rooms = !matches!(host.rooms, RoomSupport::Impossible { .. });
         let plan = self.plan(sandbox, additions, &places, &disk, tmp.as_ref(), host)?;
-        if let Some(doors) = doors {
-            *doors.mounted.borrow_mut() = mounted_doors(&plan);
+        let mut env = self.environment(sandbox, &places, &disk, agent.as_ref(), environment);
+        if !has_rooms {
+            doors::take_off_path(&self.dirs, &mut env);
         }
-        let env = self.environment(sandbox, &places, &disk, agent.as_ref(), environment);
+        if let Some(doors) = doors {
+            *doors.places.borrow_mut() = door_places(&plan, doors_of_room);
+            if !has_rooms {
+                doors.set.put_on_path(&mut env);
+                if let Some(git) = doors.set.git_core() {
+                    env.retain(|(name, _)| name != env::GIT_EXEC_PATH);
+                    env.push((env::GIT_EXEC_PATH.into(), git.into()));
+                }
+            }
+        }
         self.trace(TraceEvent::Launch, command.shown, None, Some(&sandbox.name))?;
         witness::set(self.witness(sandbox)?);
         let command = launch::LaunchCommand {
@@ -298,12 +309,19 @@ impl LaunchContext {
     }
 }
 
-/// The directories in which a room has doors.
-fn mounted_doors(plan: &SandboxPlan) -> Vec<PathBuf> {
-    let steps = plan.room.iter().flat_map(|room| &room.steps);
-    let doors = steps.filter_map(|step| match step {
+/// The directories with doors: in the place of programs, or on the search path if there is
+/// no room.
+fn door_places(plan: &SandboxPlan, doors: &[DoorDirectory]) -> Vec<DoorPlace> {
+    let Some(room) = &plan.room else {
+        let on_path = |directory: &DoorDirectory| {
+            let seen = std::fs::canonicalize(&directory.on_path).ok()?;
+            Some(DoorPlace { seen, programs: directory.at.clone() })
+        };
+        return doors.iter().filter_map(on_path).collect();
+    };
+    let mounted = room.steps.iter().filter_map(|step| match step {
         MountStep::Doors { at, .. } => Some(at.clone()),
         _ => None,
     });
-    doors.collect()
+    mounted.map(|at| DoorPlace { seen: at.clone(), programs: at }).collect()
 }

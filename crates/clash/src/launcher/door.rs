@@ -17,7 +17,7 @@ use clash_policy::steering::{self, SandboxWidening};
 use clash_policy::{Action, Effect, JudgeContext, ProcessLifetime, Sandbox};
 use clash_sandbox::disk::Disk;
 use clash_sandbox::door::{DoorService, DoorVisit, DoorVisitor};
-use clash_sandbox::facts::{Facility, HostFacts, RoomSupport};
+use clash_sandbox::facts::{Facility, HostFacts};
 use clash_sandbox::launch::CommandOfDoor;
 use clash_shell::{ShellWord, command_line, is_steering_variable, program_name};
 use rustix::fs::{Mode, OFlags};
@@ -102,12 +102,21 @@ pub(super) struct RoomDoors<'a> {
     pub(super) set: DoorSet,
     /// The directories with doors in the room. The planner leaves out directories that the
     /// room may change.
-    pub(super) mounted: RefCell<Vec<PathBuf>>,
+    pub(super) places: RefCell<Vec<DoorPlace>>,
     /// Two commands of the script that need doors.
     pub(super) mix: Option<SandboxMix>,
     pub(super) answers: AnsweredQuestions,
     pub(super) mode: String,
     pub(super) depth: u32,
+}
+
+/// A directory with doors, as a room shows it.
+#[derive(Clone, Debug)]
+pub(super) struct DoorPlace {
+    /// The directory from which processes start doors.
+    pub(super) seen: PathBuf,
+    /// The directory with the programs. Without mounts it is another one.
+    pub(super) programs: PathBuf,
 }
 
 /// The command that a visitor wants.
@@ -137,11 +146,12 @@ impl DoorService for RoomDoors<'_> {
     fn open(&self, visit: DoorVisit) {
         // The visitor sees that its socket closes, and says so.
         let Ok(visitor) = visit.read() else { return };
-        let name = self.set.name_at(&visitor.door).filter(|_| self.is_mounted(&visitor.door));
-        let Some(name) = name else {
+        let program = self.program_behind(&visitor.door);
+        let found = program.as_deref().and_then(|path| Some((path, self.set.name_at(path)?)));
+        let Some((program, name)) = found else {
             return visit.refuse(&visitor, "clash: there is no door of this name\n");
         };
-        let words = judged_words(&visitor, name);
+        let words = judged_words(&visitor, program, name);
         let line = command_line(&words);
         let cwd = self.host_directory(&visitor);
         let shown = visitor.callers.iter().map(String::as_str).chain([line.as_str()]);
@@ -155,22 +165,23 @@ impl DoorService for RoomDoors<'_> {
         };
         let answer = self.answer(&asked, &|| visit.has_ended());
         let answer = answer.unwrap_or_else(|error| DoorAnswer::Refused(error.to_string()));
-        match (answer, real_file(&visitor.door)) {
+        match (answer, real_file(program)) {
             (DoorAnswer::Refused(reason), _) => {
                 let _ = self.trace_refusal(&shown, &line, &reason);
                 visit.refuse(&visitor, &format!("clash: {reason}\n"));
             }
             (_, Err(error)) => {
-                visit.refuse(&visitor, &format!("clash: {}: {error}\n", visitor.door.display()));
+                visit.refuse(&visitor, &format!("clash: {}: {error}\n", program.display()));
             }
             (DoorAnswer::Here, Ok(file)) => visit.run_here(&file),
             (DoorAnswer::Own(sandbox), Ok(file)) => {
                 drop(file);
-                let name = started_name(&visitor, name);
+                let name = started_name(&visitor, program, name);
                 let Some(cwd) = cwd else { return };
                 let launch = DoorLaunch {
                     doors: self,
                     sandbox: &sandbox,
+                    program,
                     name,
                     identity: cwd.identity,
                     line: &line,
@@ -205,20 +216,23 @@ impl RoomDoors<'_> {
         Ok(record.append(session)?)
     }
 
-    fn is_mounted(&self, door: &Path) -> bool {
-        door.parent().is_some_and(|at| self.mounted.borrow().iter().any(|known| known == at))
+    /// The program in whose place a door is.
+    fn program_behind(&self, door: &Path) -> Option<PathBuf> {
+        let (seen, name) = (door.parent()?, door.file_name()?);
+        let places = self.places.borrow();
+        places.iter().find(|place| place.seen == seen).map(|place| place.programs.join(name))
     }
 
     /// The doors if this machine can have them. A script that needs doors is refused
     /// otherwise.
     pub(super) fn on_host(&self, host: &HostFacts) -> Result<Option<&Self>, LauncherError> {
-        let is_detached = self.room.lifetime == Some(ProcessLifetime::Detached);
-        let why = match (&host.rooms, &host.notify) {
-            (RoomSupport::Impossible { .. }, _) => "this machine has no user namespaces",
-            (_, Facility::Missing { why }) => why,
+        let why = match &host.notify {
+            Facility::Missing { why } => why,
             // No launcher would be left to answer.
-            _ if is_detached => "the lifetime of the default sandbox is \"detached\"",
-            _ => return Ok(Some(self)),
+            Facility::Works if self.room.lifetime == Some(ProcessLifetime::Detached) => {
+                "the lifetime of the default sandbox is \"detached\""
+            }
+            Facility::Works => return Ok(Some(self)),
         };
         match &self.mix {
             Some(mix) => Err(LauncherError::Refused(say::no_doors(mix, why))),
@@ -326,7 +340,8 @@ impl RoomDoors<'_> {
         // The room's own root, and directories of programs with doors, are other directories
         // than the host's. No command can replace them.
         let own = &visitor.working_directory;
-        if own == Path::new("/") || self.mounted.borrow().contains(own) {
+        let is_shown = |place: &DoorPlace| place.seen == *own && place.programs == *own;
+        if own == Path::new("/") || self.places.borrow().iter().any(is_shown) {
             return Some(HostDirectory { path: own.clone(), identity: None });
         }
         let held = rustix::fs::fstat(&visitor.held_directory).ok()?;
@@ -354,14 +369,21 @@ fn identity_of(path: &Path) -> Option<(u64, u64)> {
 
 /// The name that the command gets. A program with several names, such as git, obeys it, so
 /// another name than that of the door is replaced. The policy has judged the door's name.
-fn started_name(visitor: &DoorVisitor, name: &str) -> OsString {
+fn started_name(visitor: &DoorVisitor, program: &Path, name: &str) -> OsString {
     let given = visitor.arguments.first().cloned().unwrap_or_default();
+    // Python searches its own program by this name, and would find the door on the search
+    // path. A virtual environment would then lead to the door.
+    let is_on_path = visitor.door != program;
+    let finds_itself = is_on_path && name.starts_with("python");
+    if is_on_path && (finds_itself || Path::new(&given) == visitor.door) {
+        return program.as_os_str().to_owned();
+    }
     let of_path = Path::new(&given).file_name().map(|name| name.to_string_lossy().into_owned());
     let of_path = of_path.unwrap_or_default();
     let without_version =
         |name: &str| name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.').to_owned();
     let is_same = without_version(of_path.trim_start_matches('-')) == without_version(name);
-    if is_same { given } else { visitor.door.clone().into_os_string() }
+    if is_same { given } else { program.as_os_str().to_owned() }
 }
 
 /// The host's program in the place of a door.
@@ -370,9 +392,9 @@ pub(super) fn real_file(door: &Path) -> rustix::io::Result<OwnedFd> {
 }
 
 /// The words of the command. A script of the system arrives as its interpreter.
-fn judged_words(visitor: &DoorVisitor, name: &str) -> Vec<String> {
+fn judged_words(visitor: &DoorVisitor, program: &Path, name: &str) -> Vec<String> {
     let text = |word: &OsString| word.to_string_lossy().into_owned();
-    let name = judged_name(&visitor.door, name).into_iter().map(str::to_owned);
+    let name = judged_name(program, name).into_iter().map(str::to_owned);
     name.chain(visitor.arguments.iter().skip(1).map(text)).collect()
 }
 
@@ -380,6 +402,7 @@ fn judged_words(visitor: &DoorVisitor, name: &str) -> Vec<String> {
 struct DoorLaunch<'a> {
     doors: &'a RoomDoors<'a>,
     sandbox: &'a Sandbox,
+    program: &'a Path,
     name: OsString,
     /// As [`HostDirectory::identity`].
     identity: Option<(u64, u64)>,
@@ -404,7 +427,7 @@ impl DoorLaunch<'_> {
         let command = RequestedCommand {
             script: self.line,
             shown: self.shown,
-            program: visitor.door.as_os_str(),
+            program: self.program.as_os_str(),
             args,
             file: None,
             door: Some(door),

@@ -82,28 +82,34 @@ fn the_forms_push_where_nothing_stops_them() {
 
 #[test]
 fn no_form_of_push_reaches_the_remote() {
+    as_each_user(|m| no_form_pushes(m.policy(POLICY)));
+}
+
+#[test]
+fn no_form_of_push_reaches_the_remote_without_rooms() {
+    no_form_pushes(Machine::new(Who::Me).policy(POLICY).without_rooms());
+}
+
+fn no_form_pushes(m: Machine) {
     let forms = forms();
     assert!(forms.len() >= 100);
-    as_each_user(|m| {
-        let m = m.policy(POLICY);
-        let repository = Repository::new(&m);
-        let mut refused = 0;
-        for form in &forms {
-            let answer = m.bash(form);
-            if answer.effect != "allow" {
-                refused += 1;
-                continue;
-            }
-            let command = answer.updated.as_ref().and_then(|input| input["command"].as_str());
-            let command = command.unwrap_or_else(|| panic!("`{form}` is not wrapped: {answer:?}"));
-            let mut run: Command = m.command("timeout");
-            run.env("CLAUDE_CODE_SESSION_ID", "test-session").args(["5", "bash", "-c", command]);
-            let ran = Ran::of(&mut run);
-            assert!(!repository.pushed(), "`{form}` pushed: {ran:?}");
-            repository.reset();
+    let repository = Repository::new(&m);
+    let mut refused = 0;
+    for form in &forms {
+        let answer = m.bash(form);
+        if answer.effect != "allow" {
+            refused += 1;
+            continue;
         }
-        assert!(refused >= 80, "only {refused} of {} forms are refused or asked", forms.len());
-    });
+        let command = answer.updated.as_ref().and_then(|input| input["command"].as_str());
+        let command = command.unwrap_or_else(|| panic!("`{form}` is not wrapped: {answer:?}"));
+        let mut run: Command = m.command("timeout");
+        run.env("CLAUDE_CODE_SESSION_ID", "test-session").args(["5", "bash", "-c", command]);
+        let ran = Ran::of(&mut run);
+        assert!(!repository.pushed(), "`{form}` pushed: {ran:?}");
+        repository.reset();
+    }
+    assert!(refused >= 80, "only {refused} of {} forms are refused or asked", forms.len());
 }
 
 #[test]

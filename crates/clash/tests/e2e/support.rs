@@ -150,6 +150,18 @@ impl Machine {
         self
     }
 
+    /// The record of a machine that cannot make rooms, in the place of this one's.
+    pub(crate) fn without_rooms(self) -> Self {
+        self.clash(["status"]);
+        let record = self.state().join("host");
+        let text = fs::read_to_string(&record).unwrap();
+        let rooms = text.lines().find(|line| line.starts_with("rooms ")).unwrap();
+        let text = text.replace(rooms, "rooms impossible as the test says");
+        // Written in place, so that it keeps its owner.
+        fs::write(record, text).unwrap();
+        self
+    }
+
     /// A command in the project as this machine's user. Of the test's environment it has
     /// only the search path.
     pub(crate) fn command(&self, program: impl AsRef<OsStr>) -> Command {
