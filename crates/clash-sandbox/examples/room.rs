@@ -6,9 +6,12 @@
 //! --regex CAPS DIR PATTERN --deny-regex CAPS DIR PATTERN
 //! --children CAPS DIR --deny-children CAPS DIR --default-allow --unprotect PATH
 //! --net deny|allow --localhost PORT --serve PORT --cwd DIR --home DIR --project DIR --tmp DIR
-//! --cage PATH --former-links FILE --host FILE --simulate HOST --ahead --unprotected --limit NAME N --show -- cmd …`
+//! --session-tmp DIR --lifetime WORD --cage PATH --former-links FILE --host FILE --simulate HOST --ahead --unprotected --limit NAME N --show -- cmd …`
 //!
 //! `--ahead` starts the helper process whatever the host can do, as after a wrong record.
+//!
+//! Ends as the command ended, or with 2 (unknown option), 3 (the plan is refused), 124 (out of
+//! time), 125 (the launch failed), 126 (not executable) or 127 (not found).
 #![expect(clippy::print_stderr, reason = "a program, not the library")]
 
 use std::ffi::OsString;
@@ -74,6 +77,8 @@ impl RoomOptions {
         }
     }
 
+    /// Reads the options up to `--`. A missing or malformed value counts as empty, zero or
+    /// none.
     fn parse(args: &mut dyn Iterator<Item = OsString>) -> Result<Self, String> {
         let mut options = Self::new();
         while let Some(flag) = args.next() {
@@ -87,6 +92,7 @@ impl RoomOptions {
         Ok(options)
     }
 
+    /// Applies one option, and takes its values.
     fn set(&mut self, flag: &str, value: &mut dyn FnMut() -> String) -> Result<(), String> {
         let sandbox = &mut self.sandbox;
         match flag {
@@ -125,6 +131,7 @@ impl RoomOptions {
         Ok(())
     }
 
+    /// Sets the limit of this name; any other name is the limit on file size.
     fn set_limit(&mut self, name: &str, value: &str) {
         let limits = &mut self.sandbox.limits;
         let limit = value.parse().ok();
@@ -139,6 +146,7 @@ impl RoomOptions {
     }
 }
 
+/// The file rule of an option such as `--rw DIR` or `--deny-glob CAPS DIR PATTERN`.
 fn file_rule(flag: &str, value: &mut dyn FnMut() -> String) -> Result<FsRule, String> {
     let tree = |path: String| PathPattern::Subpath { path, follow_worktrees: true };
     let (caps, pattern) = match flag {
@@ -164,6 +172,7 @@ fn file_rule(flag: &str, value: &mut dyn FnMut() -> String) -> Result<FsRule, St
     Ok(FsRule { pattern, effect, caps, writes: WriteTarget::InPlace, span })
 }
 
+/// A regular expression as the policy compiler makes it.
 fn regex(pattern: String) -> Result<PolicyRegex, String> {
     use regex_automata::dfa::{StartKind, dense};
     let anchored = dense::Config::new().start_kind(StartKind::Anchored);
@@ -174,6 +183,7 @@ fn regex(pattern: String) -> Result<PolicyRegex, String> {
     Ok(PolicyRegex { pattern, automaton: sparse.to_bytes_native_endian() })
 }
 
+/// A denied network that reaches this port of the host's loopback.
 fn localhost(port: &str) -> NetworkAccess {
     let ports = vec![port.parse().unwrap_or(0)];
     let host = HostPattern::Localhost;
@@ -181,6 +191,7 @@ fn localhost(port: &str) -> NetworkAccess {
     NetworkAccess::Hosts { rules: vec![rule], default: Effect::Deny }
 }
 
+/// Plans and becomes the command. Returns the exit status of a failure.
 fn launch(options: RoomOptions, program: OsString, args: Vec<OsString>) -> ExitCode {
     let RoomOptions { sandbox, cwd, home, project, tmp, session, cage, host, ahead, show } =
         options;
@@ -229,6 +240,7 @@ fn launch(options: RoomOptions, program: OsString, args: Vec<OsString>) -> ExitC
     })
 }
 
+/// Prints the report, the grants and the mounts to standard error.
 fn print(plan: &SandboxPlan, report: &PlanReport) {
     eprint!("{report}");
     for grant in &plan.grants {

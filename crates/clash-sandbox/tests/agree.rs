@@ -69,6 +69,7 @@ for line in sys.stdin:
 struct Random(u64);
 
 impl Random {
+    /// A number from 0 up to, not including, `end`.
     fn below(&mut self, end: usize) -> usize {
         self.0 =
             self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -185,6 +186,7 @@ fn operation_line(kind: &str, a: &Path, b: &Path) -> String {
     format!("{kind}\t{}\t{}", a.display(), b.display())
 }
 
+/// A new file name, sometimes one that patterns of the rules match.
 fn random_name(random: &mut Random, number: usize, extra: &str) -> String {
     let (front, back) = random.of(&[("f", ""), ("f", ".key"), ("k", ""), (".env", "")]);
     format!("{front}{number}{extra}{back}")
@@ -323,6 +325,7 @@ fn rename_ancestor(random: &mut Random, oracle: &Oracle, base: &Path) -> Operati
     Operation { line, allowed: allowed && alike, at_most: false }
 }
 
+/// Makes the directories and files of one round.
 fn tree(world: &World, base: &Path) {
     let own = |path: &Path| chown(path, world.who, world.who).unwrap();
     for dir in ["", "links"].iter().chain(&DIRS) {

@@ -61,6 +61,8 @@ const CRATES: [&str; 14] = [
 /// Crates that only these others may use.
 const RESERVED: [(&str, &[&str]); 1] = [("clash-lang", &["clash-compile"])];
 
+/// The source files of this crate with their module paths, except `lib.rs` and files of
+/// tests.
 fn sources() -> Vec<(PathBuf, Vec<String>)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let mut dirs = vec![root.clone()];
@@ -199,7 +201,7 @@ fn use_trees_are_read_with_all_their_branches() {
     assert!(level("linux::bpf") < level("plan") && level("plan") < level("linux::mounts"));
 }
 
-/// The crates of the workspace that each crate depends on.
+/// The crates of the workspace that each crate depends on, dev-dependencies left out.
 fn dependencies() -> BTreeMap<String, Vec<String>> {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let mut all = BTreeMap::new();

@@ -1,5 +1,5 @@
-//! Sandboxes on the real kernel, as root and as a plain user: cases of both tiers, and of
-//! the direct tier alone. Rooms have `tests/rooms.rs`.
+//! Sandboxes on the real kernel, as root and as a plain user: cases in rooms, and cases in the
+//! watched tier, without a room. More about rooms is in `tests/rooms.rs`.
 //!
 //! Every refusal has a twin: the same script first runs without the sandbox. If it does not
 //! succeed there, the test proves nothing and fails. Needs /usr/bin/python3 for raw system
@@ -56,7 +56,7 @@ fn a_broken_pipe_ends_the_writer() {
 
 #[test]
 fn a_missing_program_and_one_that_may_not_run_differ() {
-    directly(|world| {
+    without_a_room(|world| {
         assert_eq!(world.run(&["no-such-program"]).status.code(), Some(127));
         assert_eq!(world.run(&["./no-such-program"]).status.code(), Some(127));
         fs::write(world.path("home/app/data"), "").unwrap();
@@ -68,7 +68,7 @@ fn a_missing_program_and_one_that_may_not_run_differ() {
 
 #[test]
 fn files_outside_the_grants_cannot_be_read_or_written() {
-    directly(|world| {
+    without_a_room(|world| {
         let key = world.path("home/.ssh/id_ed25519").display().to_string();
         let home = world.path("home").display().to_string();
         for script in [
@@ -161,7 +161,7 @@ fn processes_outside_are_out_of_reach() {
     if python_is_missing() {
         return;
     }
-    directly(|world| {
+    without_a_room(|world| {
         let mut sleeper = Command::new("/bin/sleep");
         sleeper.arg("60").env("TOKEN", "SECRET");
         let mut sleeper = world.prepare(sleeper).spawn().unwrap();
@@ -205,7 +205,7 @@ fn no_sockets_without_network() {
     if python_is_missing() {
         return;
     }
-    directly(|world| {
+    without_a_room(|world| {
         for (family, kind, protocol) in [(2, 1, 0), (2, 2, 0), (10, 1, 0), (16, 3, 0), (1, 1, 0)] {
             let make = format!("sc({}, {family}, {kind}, {protocol})", libc_number("socket"));
             refused(&world, &make, EACCES);
@@ -224,7 +224,7 @@ fn with_network_tcp_works_and_the_rest_does_not() {
     if python_is_missing() {
         return;
     }
-    directly(|world| {
+    without_a_room(|world| {
         let world = world.option(&["--net", "allow"]);
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -242,14 +242,14 @@ fn a_unix_socket_in_the_project_cannot_be_reached() {
     if python_is_missing() {
         return;
     }
-    directly(|world| {
+    without_a_room(|world| {
         let _listener = std::os::unix::net::UnixListener::bind(world.path("home/app/s")).unwrap();
         fs::set_permissions(world.path("home/app/s"), fs::Permissions::from_mode(0o777)).unwrap();
         refused(&world, "socket.socket(socket.AF_UNIX).connect('s')", EACCES);
     });
 }
 
-/// Syscall numbers that the scripts need by name.
+/// The number of a system call on this architecture.
 fn libc_number(name: &str) -> i64 {
     let x86 = cfg!(target_arch = "x86_64");
     match name {
@@ -325,7 +325,7 @@ fn the_kernel_surface_is_closed() {
     if python_is_missing() {
         return;
     }
-    directly(|world| {
+    without_a_room(|world| {
         let n = libc_number;
         refused(&world, &format!("child(lambda: sc({}, 0x10000000))", n("unshare")), EPERM);
         refused(&world, &format!("child(lambda: sc({}, 0x50020000))", n("unshare")), EPERM);

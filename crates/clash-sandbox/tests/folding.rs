@@ -155,6 +155,7 @@ fn kernel() -> Result<PathBuf, String> {
     image_of(&cache).map(|_| cache).ok_or_else(|| "no kernel 6.12 can be fetched".to_owned())
 }
 
+/// The kernel image in an unpacked package, if it is there.
 fn image_of(kernel: &Path) -> Option<PathBuf> {
     let boot = fs::read_dir(kernel.join("boot")).ok()?;
     let mut files = boot.filter_map(|entry| entry.ok().map(|entry| entry.path()));

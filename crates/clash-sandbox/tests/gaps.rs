@@ -28,7 +28,8 @@ fn script(world: &World, body: &str) -> String {
     text(&world.run(&[PYTHON, "-c", &format!("{PRELUDE}\n{body}")]))
 }
 
-fn run_all(world: &World, argv: &[String]) -> Output {
+/// Runs a command line to its end, without adding a sandbox.
+fn run_bare(world: &World, argv: &[String]) -> Output {
     world.bare(&argv.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
@@ -220,7 +221,7 @@ fn what_may_only_be_read_cannot_be_cut_short_in_any_tier() {
             ["home/app", "home", "lib", "room"].map(|path| world.path(path).display().to_string());
         let roomless = ["--simulate", "no-userns", "--unprotected"];
         let tiers: [(&str, &[&str]); 6] = [
-            ("direct", &["--rx", &app]),
+            ("watched_tier", &["--rx", &app]),
             ("room", &["--rw", &app, "--unprotected"]),
             ("watched room", &["--rw", &app, "--project", &app, "--home", &home]),
             (
@@ -369,19 +370,19 @@ fn run_inside(world: &World, outer: &str, script: &str) -> Output {
     let mut argv = vec![PYTHON.to_owned(), "-c".into(), outer.into()];
     argv.extend(world.prefix());
     argv.extend(["/bin/sh".into(), "-c".into(), script.into()]);
-    run_all(world, &argv)
+    run_bare(world, &argv)
 }
 
 /// Checks a sandbox inside a Python program that confines itself so that no namespace can be
-/// made. The direct tier still protects the key. Clash refuses a sandbox that needs more than
-/// the direct tier, and this function returns that refusal.
+/// made. The watched tier still protects the key. Clash refuses a sandbox that needs a room
+/// (for a port), and this function returns that refusal.
 #[track_caller]
 fn stacks_or_refuses(world: &World, outer: &str) -> String {
     let key = world.path("home/.ssh/id_ed25519").display().to_string();
-    let direct = World::beside(world).option(&["--unprotected"]);
-    let seen = text(&run_inside(&direct, outer, &format!("echo in > f; cat f {key}")));
+    let watched_tier = World::beside(world).option(&["--unprotected"]);
+    let seen = text(&run_inside(&watched_tier, outer, &format!("echo in > f; cat f {key}")));
     assert!(seen.starts_with("in") && !seen.contains("SECRET"), "{seen}");
-    let crossing = direct.option(&["--localhost", "8080"]);
+    let crossing = watched_tier.option(&["--localhost", "8080"]);
     let output = run_inside(&crossing, outer, "echo RAN");
     assert_eq!(output.status.code(), Some(3), "{}", text(&output));
     text(&output)
@@ -437,14 +438,14 @@ fn inside_bubblewrap_it_stacks() {
         let options = ["--dev-bind", "/", "/", "--unshare-pid", "--proc", "/proc", "--"];
         let mut argv = vec![bwrap.to_owned()];
         argv.extend(options.map(String::from));
-        let works = run_all(&world, &[argv.clone(), vec!["true".into()]].concat());
+        let works = run_bare(&world, &[argv.clone(), vec!["true".into()]].concat());
         if !works.status.success() {
             return eprintln!("SKIPPED (bwrap does not run): {}", text(&works));
         }
         let key = world.path("home/.ssh/id_ed25519").display().to_string();
         argv.extend(world.prefix());
         argv.extend(["/bin/sh".into(), "-c".into(), format!("echo in > f; cat f; cat {key}")]);
-        let seen = text(&run_all(&world, &argv));
+        let seen = text(&run_bare(&world, &argv));
         assert!(seen.starts_with("in") && !seen.contains("SECRET"), "{seen}");
     });
 }

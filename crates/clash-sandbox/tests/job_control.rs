@@ -28,6 +28,7 @@ struct Terminal {
 }
 
 impl Terminal {
+    /// Starts a bash on a new pseudo-terminal and waits for its prompt.
     fn open(world: &World) -> Self {
         use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
         let master =

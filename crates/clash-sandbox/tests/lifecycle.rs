@@ -1,6 +1,6 @@
 //! A launch from its first instant to its last, on the real kernel, as root and as a plain
-//! user. Nothing is left behind whenever the launcher dies, job control works as without a
-//! sandbox, and a launch reads no directory of the user.
+//! user. Nothing is left behind whenever the launcher dies, signals and the exit status pass
+//! through, and a launch reads no directory of the user.
 #![cfg(target_os = "linux")]
 #![expect(
     clippy::unwrap_used,
@@ -149,7 +149,7 @@ fn piles(world: &World) -> BTreeMap<String, usize> {
         ("files of the project".to_owned(), count(&world.project())),
         ("files of the home".to_owned(), count(&world.path("home"))),
         ("files beside it".to_owned(), count(&world.path(""))),
-        ("control groups".to_owned(), cgroups(Path::new("/sys/fs/cgroup"))),
+        ("control groups".to_owned(), count_cgroups(Path::new("/sys/fs/cgroup"))),
     ]);
     // Only root may read how many of them the kernel has.
     let slabs = fs::read_to_string("/proc/slabinfo").unwrap_or_default();
@@ -161,10 +161,11 @@ fn piles(world: &World) -> BTreeMap<String, usize> {
     piles
 }
 
-fn cgroups(dir: &Path) -> usize {
+/// The number of cgroups below a directory.
+fn count_cgroups(dir: &Path) -> usize {
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();
     let below = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
-    below.map(|entry| 1 + cgroups(&entry.path())).sum()
+    below.map(|entry| 1 + count_cgroups(&entry.path())).sum()
 }
 
 /// `CLASH_TEST_LAUNCHES=10000` runs the promised number.
@@ -217,7 +218,8 @@ impl Watch {
         Self(watch)
     }
 
-    fn readers(&self) -> usize {
+    /// The number of reads since the last call.
+    fn count_reads(&self) -> usize {
         let mut buffer = [MaybeUninit::uninit(); 4096];
         let mut reader = inotify::Reader::new(&self.0, &mut buffer);
         let mut seen = 0;
@@ -239,9 +241,9 @@ fn launching_reads_no_directory_of_the_user() {
         }
         let watch = Watch::of(&dirs);
         assert!(world.sh("true").status.success());
-        assert_eq!(watch.readers(), 0, "as {:?}", world.who);
+        assert_eq!(watch.count_reads(), 0, "as {:?}", world.who);
         assert!(world.sh("ls src").status.success());
-        assert_ne!(watch.readers(), 0, "what the command reads is seen");
+        assert_ne!(watch.count_reads(), 0, "what the command reads is seen");
     });
 }
 
@@ -333,7 +335,7 @@ fn what_lives_on_is_gone_when_the_launcher_is_killed() {
 }
 
 #[test]
-fn a_detached_lifetime_that_needs_the_monitor_is_refused() {
+fn a_detached_lifetime_that_needs_the_launcher_is_refused() {
     everyone(|world| {
         let sandbox = |options: &[&str]| {
             let world = World::beside(&world).option(&["--lifetime", "detached"]).option(options);

@@ -391,14 +391,14 @@ print(sorted(out), min(looks, 1))
             world.prepare(busy).spawn().unwrap()
         });
         let looked = world.bare(&[PYTHON, "-c", LOOKS]);
-        load.into_iter().for_each(end);
+        load.into_iter().for_each(kill);
         let said: Vec<String> = rooms.map(|room| text(&room.wait_with_output().unwrap())).to_vec();
         assert_eq!(said, ["1", "1", "1"], "{:?}", world.options);
         assert_eq!(text(&looked), "[] 1", "{:?} {:?}", world.options, world.who);
     });
 }
 
-fn end(mut process: Child) {
+fn kill(mut process: Child) {
     process.kill().unwrap();
     process.wait().unwrap();
 }

@@ -88,6 +88,7 @@ def sendmmsg(s, port):
     return sc(number, s.fileno(), ctypes.create_string_buffer(message + bytes(8)), 1, 0x20000000)
 ";
 
+/// The value of an expression of [`WAYS_OUT`] with this port, inside or outside the sandbox.
 fn try_way(world: &World, way: &str, port: u16, inside: bool) -> i32 {
     let way = way.replace("PORT", &port.to_string());
     let script = format!("{PRELUDE}{SENDMMSG}\nshow(lambda: {way})");
@@ -221,8 +222,8 @@ fn a_port_without_a_server_gives_no_bytes() {
     });
 }
 
-/// Answers every client, and hangs up only after the client does. Counts the clients at the
-/// same time.
+/// Starts a server that answers every client and hangs up only after the client does. Returns
+/// its port and the greatest number of clients at the same time.
 fn patient_server() -> (u16, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -333,7 +334,7 @@ fn a_port_taken_on_the_host_fails_the_launch() {
 
 #[test]
 fn a_port_on_a_host_without_rooms_is_refused() {
-    directly(|world| {
+    without_a_room(|world| {
         for option in ["--localhost", "--serve"] {
             let world = World::beside(&world).option(&[
                 "--simulate",

@@ -18,7 +18,7 @@ use std::path::Path;
 
 use support::*;
 
-/// Runs a script with core files switched on outside.
+/// Runs a command line in the sandbox, with core files switched on outside.
 fn with_core_files(world: &World, script: &str) -> std::process::Output {
     let prefix = world.prefix().join(" ");
     world.bare(&["/bin/sh", "-c", &format!("ulimit -c unlimited; exec {prefix} {script}")])
@@ -29,7 +29,8 @@ fn entries(dir: &Path) -> Vec<String> {
     names.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
 }
 
-fn hooks_of(world: &World) -> std::path::PathBuf {
+/// Makes `.git/hooks` in the project.
+fn make_hooks_directory(world: &World) -> std::path::PathBuf {
     let hooks = world.project().join(".git/hooks");
     fs::create_dir_all(&hooks).unwrap();
     if world.who.is_some() {
@@ -39,6 +40,8 @@ fn hooks_of(world: &World) -> std::path::PathBuf {
     hooks
 }
 
+/// True if the kernel writes core files into the working directory. Prints otherwise that the
+/// case is skipped.
 fn core_files_land_in_the_working_directory() -> bool {
     let pattern = fs::read_to_string("/proc/sys/kernel/core_pattern").unwrap_or_default();
     let plain = !pattern.starts_with(['|', '/', '@']);
@@ -55,7 +58,7 @@ fn a_crash_leaves_no_core_file_in_any_tier() {
     }
     let crash = "/bin/sh -c 'cd .git/hooks; kill -SEGV $$'";
     in_both_tiers(|world| {
-        let hooks = hooks_of(&world);
+        let hooks = make_hooks_directory(&world);
         let output = with_core_files(&world, crash);
         assert_eq!(output.status.signal(), Some(libc::SIGSEGV), "{}", text(&output));
         assert_eq!(entries(&hooks), [""; 0], "as {:?}", world.who);
@@ -65,7 +68,7 @@ fn a_crash_leaves_no_core_file_in_any_tier() {
     });
     // Where nothing may be written, the launcher becomes the command.
     everyone(|world| {
-        let hooks = hooks_of(&world);
+        let hooks = make_hooks_directory(&world);
         let (room, project) = (world.path("room"), world.project());
         let line = format!(
             "ulimit -c unlimited; exec {} --r {} -- {crash}",

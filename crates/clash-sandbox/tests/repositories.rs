@@ -14,8 +14,8 @@ mod support;
 
 use support::*;
 
-/// Runs a case on a repository with two commits, in both tiers, with and without the right
-/// to make repositories.
+/// Runs a case on a repository with two commits, as each user, in a room and in the watched
+/// tier, with these options.
 fn each_repository(options: &[&str], case: impl Fn(World)) {
     if !has_git() {
         return;
@@ -34,8 +34,10 @@ fn each_repository(options: &[&str], case: impl Fn(World)) {
     }
 }
 
-/// Finds a repository in the place of a directory.
-const SEE: &str = "test ! -e front/.envrc || test -e front/.git && test ! -L front || echo found
+/// Prints `found` if `front` has a file that only a new repository may have, and is none. Then
+/// removes the files of the attack.
+const FIND_AND_CLEAN: &str =
+    "test ! -e front/.envrc || test -e front/.git && test ! -L front || echo found
     rm -rf new front old g";
 
 const UNPROTECT: &[&str] = &["--unprotect", ".git"];
@@ -324,13 +326,13 @@ fn a_new_repository_does_not_lend_its_rights() {
             "rm -rf new/.git; echo y > new/.bashrc; test -e new/.git || test ! -e new/.bashrc",
         ] {
             let _ = world.sh(&format!("{plant}; {attack}"));
-            let found = bare(&world, SEE);
+            let found = bare(&world, FIND_AND_CLEAN);
             assert_eq!(found, "", "{attack} {:?}", world.options);
             bare(&world, "mkdir front && echo 1 > front/f");
             // In two commands.
             let _ = world.sh(plant);
             let _ = world.sh(attack);
-            let found = bare(&world, SEE);
+            let found = bare(&world, FIND_AND_CLEAN);
             assert_eq!(found, "", "in two: {attack} {:?}", world.options);
             bare(&world, "mkdir front && echo 1 > front/f");
         }

@@ -111,7 +111,7 @@ fn the_end_of_the_command_is_the_end_of_the_launcher() {
 }
 
 #[test]
-fn limits_hold() {
+fn limits_on_time_file_size_and_memory_hold() {
     if python_is_missing() {
         return;
     }

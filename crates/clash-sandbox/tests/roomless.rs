@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use support::{World, directly, text};
+use support::{World, text, without_a_room};
 
 /// The world, with a temporary directory beside the project.
 fn with_tmp(world: World) -> World {
@@ -35,7 +35,7 @@ fn in_tmp(world: &World) -> Vec<PathBuf> {
 
 #[test]
 fn of_the_hosts_processes_each_sees_its_own_entries() {
-    directly(|world| {
+    without_a_room(|world| {
         let shown = |script: &str| {
             let output = world.sh(script);
             assert!(output.status.success(), "{script}: {}", text(&output));
@@ -65,7 +65,7 @@ fn of_the_hosts_processes_each_sees_its_own_entries() {
 
 #[test]
 fn a_temporary_directory_of_its_own_is_gone_afterwards() {
-    directly(|world| {
+    without_a_room(|world| {
         let world = with_tmp(world);
         let kept = world.path("tmp/another's");
         fs::write(&kept, "x").unwrap();
@@ -84,7 +84,7 @@ fn a_temporary_directory_of_its_own_is_gone_afterwards() {
 
 #[test]
 fn a_killed_launcher_leaves_no_temporary_directory() {
-    directly(|world| {
+    without_a_room(|world| {
         let world = with_tmp(world);
         let prefix = world.prefix();
         let mut command = Command::new(&prefix[0]);
@@ -117,7 +117,7 @@ fn inotify_reports_nothing_without_a_grant() {
     if support::python_is_missing() {
         return;
     }
-    directly(|world| {
+    without_a_room(|world| {
         let told = |path: &Path| {
             let watch = format!(
                 "call(libc.inotify_add_watch, libc.inotify_init(), b'{}', 0xfff)",
@@ -155,7 +155,7 @@ fn a_denied_path_that_others_make_later_cannot_be_read() {
         fs::remove_file(&late).unwrap();
         line
     };
-    directly(|world| {
+    without_a_room(|world| {
         let late = world.project().join("late").display().to_string();
         let world = world.option(&["--deny-literal", "rwcd", &late]);
         assert_eq!(read(&world), "", "as {:?}", world.who);

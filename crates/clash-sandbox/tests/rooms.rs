@@ -296,7 +296,7 @@ fn a_linked_worktree_stays_linked_to_its_repository() {
 }
 
 #[test]
-fn an_unprotected_sandbox_may_write_them() {
+fn an_unprotected_sandbox_may_write_persistence_paths() {
     project(|world| {
         write(&world, "home/app/.envrc", "echo mine");
         let world = world.option(&["--unprotected"]);

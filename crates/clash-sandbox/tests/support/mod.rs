@@ -25,6 +25,7 @@ pub(crate) fn identities() -> Vec<Option<u32>> {
     }
 }
 
+/// True if Python is missing. Prints then that the case is skipped.
 pub(crate) fn python_is_missing() -> bool {
     let missing = !Path::new(PYTHON).exists();
     if missing {
@@ -33,18 +34,18 @@ pub(crate) fn python_is_missing() -> bool {
     missing
 }
 
-/// For cases that make raw system calls.
+/// As [`everyone`], for cases that need Python, for example for raw system calls.
 pub(crate) fn in_a_room(case: impl Fn(World)) {
     if !python_is_missing() {
         everyone(case);
     }
 }
 
-/// As `in_a_room`, and also without a room.
+/// As [`in_a_room`], and also in the watched tier.
 pub(crate) fn in_both_tiers(case: impl Fn(World)) {
     if !python_is_missing() {
         everyone(&case);
-        directly(case);
+        without_a_room(case);
     }
 }
 
@@ -95,11 +96,13 @@ impl World {
         Self { dir: world.dir.clone(), who: world.who, options: Vec::new() }
     }
 
+    /// Adds options of the example `room`.
     pub(crate) fn option(mut self, option: &[&str]) -> Self {
         self.options.extend(option.iter().map(ToString::to_string));
         self
     }
 
+    /// A path in the world's directory.
     pub(crate) fn path(&self, below: &str) -> PathBuf {
         self.dir.path().join(below)
     }
@@ -114,6 +117,8 @@ impl World {
         self.option(&["--project", app.to_str().unwrap(), "--home", home.to_str().unwrap()])
     }
 
+    /// The command as the case's user, in the project, with a fixed environment and no input.
+    /// Adds no sandbox.
     pub(crate) fn prepare(&self, mut command: Command) -> Command {
         command.current_dir(self.project()).stdin(Stdio::null());
         command.env("HOME", self.path("home")).env("GIT_CONFIG_GLOBAL", "/dev/null");
@@ -142,6 +147,7 @@ impl World {
         self.prepare(command)
     }
 
+    /// Runs a command in the sandbox to its end.
     pub(crate) fn run(&self, argv: &[&str]) -> Output {
         self.command(argv).output().unwrap()
     }
@@ -158,12 +164,14 @@ impl World {
         child.wait_with_output().unwrap()
     }
 
+    /// As [`Self::run`], without the sandbox.
     pub(crate) fn bare(&self, argv: &[&str]) -> Output {
         let mut command = Command::new(argv[0]);
         command.args(&argv[1..]);
         self.prepare(command).output().unwrap()
     }
 
+    /// Runs a shell script in the sandbox to its end.
     pub(crate) fn sh(&self, script: &str) -> Output {
         self.run(&["/bin/sh", "-c", script])
     }
@@ -227,6 +235,7 @@ pub(crate) fn write(world: &World, path: &str, text: &str) -> String {
     path.display().to_string()
 }
 
+/// Gives a file to the case's user.
 pub(crate) fn own(world: &World, path: &Path) {
     if world.who.is_some() {
         chown(path, world.who, world.who).unwrap();
@@ -243,6 +252,7 @@ pub(crate) fn eventually(what: &str, mut test: impl FnMut() -> bool) {
     }
 }
 
+/// True if git is installed. Prints otherwise that the case is skipped.
 pub(crate) fn has_git() -> bool {
     let found = ["/usr/bin/git", "/usr/local/bin/git"].iter().any(|git| Path::new(git).exists());
     if !found {
@@ -265,8 +275,7 @@ pub(crate) fn each_tier(case: impl Fn(World)) {
     }
 }
 
-/// A world whose directory is the project and whose host is on record, so that no launch
-/// probes.
+/// As [`project`], with a record of the host, so that no further launch probes.
 pub(crate) fn recorded(case: impl Fn(World)) {
     everyone(|world| {
         let host = world.path("host").display().to_string();
@@ -276,7 +285,7 @@ pub(crate) fn recorded(case: impl Fn(World)) {
     });
 }
 
-/// As [`recorded`], and also without a room.
+/// As [`recorded`], in a room and in the watched tier.
 pub(crate) fn each_way(case: impl Fn(World)) {
     recorded(|world| {
         let before: Vec<&str> = world.options.iter().map(String::as_str).collect();
@@ -285,8 +294,8 @@ pub(crate) fn each_way(case: impl Fn(World)) {
     });
 }
 
-/// Runs a case in each of the three tiers, with the words before the command: a room, watched
-/// without one, and direct, where nothing may be written.
+/// Runs a case as each user in each of the three tiers, with the words before the command: a
+/// room, watched without one, and direct, where nothing may be written. Needs Python.
 pub(crate) fn in_each_tier(case: impl Fn(&World, &str)) {
     if python_is_missing() {
         return;
@@ -314,19 +323,22 @@ pub(crate) fn regex(pattern: &str) -> clash_policy::PolicyRegex {
     clash_policy::PolicyRegex { pattern: pattern.to_owned(), automaton }
 }
 
+/// Standard output and then standard error, without space around.
 pub(crate) fn text(output: &Output) -> String {
     let [out, err] = [&output.stdout, &output.stderr].map(|b| String::from_utf8_lossy(b));
     format!("{out}{err}").trim().to_owned()
 }
 
+/// Runs a case in a room, as each user.
 pub(crate) fn everyone(case: impl Fn(World)) {
     for who in identities() {
         case(World::new(who));
     }
 }
 
-/// Without a room, as on a host that cannot make one.
-pub(crate) fn directly(case: impl Fn(World)) {
+/// Runs a case as each user in the watched tier, as on a host without namespaces, and without
+/// protected persistence paths.
+pub(crate) fn without_a_room(case: impl Fn(World)) {
     everyone(|world| case(world.option(&["--simulate", "no-userns", "--unprotected"])));
 }
 
@@ -358,6 +370,7 @@ pub(crate) const EACCES: i32 = -13;
 pub(crate) const ENOSYS: i32 = -38;
 pub(crate) const EOPNOTSUPP: i32 = -95;
 
+/// The value of a Python expression inside or outside the sandbox, or minus the error number.
 pub(crate) fn python(world: &World, expression: &str, inside: bool) -> i32 {
     let script = format!("{PRELUDE}\nshow(lambda: {expression})");
     let argv = [PYTHON, "-c", script.as_str()];
