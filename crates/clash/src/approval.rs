@@ -15,12 +15,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::session::Session;
 
+/// The directory of the slips, below the session's.
 pub(crate) const DIR: &str = "approvals";
 
 /// A question that the user answered with no leaves its slip behind. After this time
 /// the launcher does not accept it.
 const LIFETIME: Duration = Duration::from_secs(60 * 60);
 
+/// The decision of a hook about one script, as JSON in a file of the session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ApprovalSlip {
     pub(crate) script: String,
@@ -63,7 +65,7 @@ fn own_sandbox_note(error: &io::Error) -> &'static str {
 }
 
 impl ApprovalSlip {
-    /// Writes the slip and returns its name, which is random and cannot be guessed.
+    /// Writes the slip under a random name that cannot be guessed, and returns the name.
     pub(crate) fn leave(&self, session: &Session) -> Result<String, ApprovalError> {
         let dir = session.dir.join(DIR);
         let failed = |source: io::Error| ApprovalError::Io { path: dir.clone(), source };
@@ -78,7 +80,8 @@ impl ApprovalSlip {
         Ok(name)
     }
 
-    /// Removes and returns the slip of this name, if it is about this script.
+    /// Removes and returns the slip of this name. Fails if there is none, if it is about
+    /// another script (it then stays), or if it is older than an hour.
     pub(crate) fn take(session: &Session, name: &str, script: &str) -> Result<Self, ApprovalError> {
         let unknown = || ApprovalError::Unknown(name.chars().take(40).collect());
         if !is_name(name) {
@@ -92,7 +95,8 @@ impl ApprovalSlip {
         claim(&path)?.then_some(approval).ok_or_else(unknown)
     }
 
-    /// Removes and returns one slip about this script.
+    /// Removes and returns one slip about this script; `None` if there is none. Expired slips
+    /// are removed and skipped.
     pub(crate) fn take_any(session: &Session, script: &str) -> Result<Option<Self>, ApprovalError> {
         for path in slips(session)? {
             match read(&path) {
@@ -107,21 +111,22 @@ impl ApprovalSlip {
         Ok(None)
     }
 
-    /// Reads the slip of this name, if it is about this script, and leaves it there.
+    /// Reads the slip of this name, if it is about this script, and leaves it there. Does not
+    /// check its age.
     pub(crate) fn look(session: &Session, name: &str, script: &str) -> Option<Self> {
         let slip = is_name(name).then(|| read(&session.dir.join(DIR).join(name))).flatten();
         slip.filter(|approval| approval.script == script)
     }
 
     /// Removes the slip of this name. True if it was still there, or if it cannot be removed:
-    /// then the launcher could not remove it either.
-    pub(crate) fn is_left(session: &Session, name: &str) -> bool {
+    /// then the launcher could not remove it either. False for a name that is none.
+    pub(crate) fn remove_left(session: &Session, name: &str) -> bool {
         is_name(name) && remove(&session.dir.join(DIR).join(name)).unwrap_or(true)
     }
 
     /// Removes the slip of a finished tool call. True if it was still there: then the
-    /// launcher did not run that script.
-    pub(crate) fn left_over(session: &Session, call: &str) -> Result<bool, ApprovalError> {
+    /// launcher did not run that script. Fails if the slips cannot be listed.
+    pub(crate) fn remove_of_call(session: &Session, call: &str) -> Result<bool, ApprovalError> {
         for path in slips(session)? {
             if read(&path).is_some_and(|approval| approval.call == call) {
                 let _ = fs::remove_file(&path);
@@ -131,7 +136,8 @@ impl ApprovalSlip {
         Ok(false)
     }
 
-    /// Removes the slips of all questions: the user may have answered them with no.
+    /// Removes the slips of all questions, and those that cannot be read: the user may have
+    /// answered with no. Fails if one cannot be removed.
     pub(crate) fn discard_asked(session: &Session) -> Result<(), ApprovalError> {
         for path in slips(session)? {
             if read(&path).is_none_or(|approval| approval.asked) {
@@ -161,6 +167,7 @@ fn is_name(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(|b| b.is_ascii_hexdigit())
 }
 
+/// The paths of all slips of a session.
 fn slips(session: &Session) -> Result<Vec<PathBuf>, ApprovalError> {
     let dir = session.dir.join(DIR);
     let failed = |source| ApprovalError::Io { path: dir.clone(), source };
@@ -168,6 +175,7 @@ fn slips(session: &Session) -> Result<Vec<PathBuf>, ApprovalError> {
     Ok(entries.filter_map(Result::ok).map(|entry| entry.path()).collect())
 }
 
+/// The slip in a file; `None` if it cannot be read or understood.
 fn read(path: &Path) -> Option<ApprovalSlip> {
     serde_json::from_slice(&fs::read(path).ok()?).ok()
 }
@@ -258,8 +266,8 @@ mod tests {
         let (dir, session) = session();
         fs::create_dir(dir.path().join(DIR).join("ab")).unwrap();
         assert!(matches!(ApprovalSlip::discard_asked(&session), Err(ApprovalError::Io { .. })));
-        assert!(ApprovalSlip::is_left(&session, "ab"));
-        assert!(!ApprovalSlip::is_left(&session, "cd"));
+        assert!(ApprovalSlip::remove_left(&session, "ab"));
+        assert!(!ApprovalSlip::remove_left(&session, "cd"));
         fs::remove_dir_all(dir.path().join(DIR)).unwrap();
         assert!(matches!(ApprovalSlip::discard_asked(&session), Err(ApprovalError::Io { .. })));
     }
@@ -277,11 +285,11 @@ mod tests {
     fn a_slip_that_was_not_taken_is_found_afterwards() {
         let (_dir, session) = session();
         slip("make").leave(&session).unwrap();
-        assert!(ApprovalSlip::left_over(&session, "call-1").unwrap());
-        assert!(!ApprovalSlip::left_over(&session, "call-1").unwrap());
+        assert!(ApprovalSlip::remove_of_call(&session, "call-1").unwrap());
+        assert!(!ApprovalSlip::remove_of_call(&session, "call-1").unwrap());
         slip("make").leave(&session).unwrap();
         assert_eq!(ApprovalSlip::take_any(&session, "make").unwrap(), Some(slip("make")));
         assert_eq!(ApprovalSlip::take_any(&session, "make").unwrap(), None);
-        assert!(!ApprovalSlip::left_over(&session, "call-1").unwrap());
+        assert!(!ApprovalSlip::remove_of_call(&session, "call-1").unwrap());
     }
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use clash_sandbox::caseless::folds_names;
 
-/// Looks at the nearest directory that exists.
+/// True if the nearest existing directory above a path ignores case. False if there is none.
 pub(crate) fn is_caseless(path: &Path) -> bool {
     path.ancestors().skip(1).find(|dir| dir.is_dir()).is_some_and(folds_names)
 }

@@ -50,14 +50,14 @@ enum CacheVerb {
 impl Args {
     pub(crate) fn run(self, out: &mut CommandOutput) -> Result<u8, Failure> {
         match self.what {
-            CacheVerb::List { json } => list(out, &Dirs::from_env()?, json),
+            CacheVerb::List { json } => run_list(out, &Dirs::from_env()?, json),
             CacheVerb::Clear { project: given, all, json } => {
                 let (dirs, project) = project(given)?;
                 let owners = match all {
-                    true => directories(&dirs.project_caches()),
+                    true => subdirectories(&dirs.project_caches()),
                     false => vec![dirs.caches_of(&project, &Disk::default())],
                 };
-                clear(out, &owners, json)
+                run_clear(out, &owners, json)
             }
         }
     }
@@ -70,7 +70,9 @@ struct ProjectCache {
     of: String,
 }
 
-fn directories(dir: &Path) -> Vec<PathBuf> {
+/// The directories in a directory, sorted; empty if it cannot be read. Links to directories
+/// count.
+fn subdirectories(dir: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();
     let mut found: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
     found.retain(|path| path.is_dir());
@@ -78,15 +80,16 @@ fn directories(dir: &Path) -> Vec<PathBuf> {
     found
 }
 
-fn caches(project: &Path) -> Vec<ProjectCache> {
+/// The caches in a project's directory: those with a mount, and those with a variable.
+fn caches_of_project(project: &Path) -> Vec<ProjectCache> {
     let mut found = Vec::new();
-    for dir in directories(project) {
+    for dir in subdirectories(project) {
         let name = dir.file_name().unwrap_or_default().to_owned();
         if name.as_encoded_bytes().starts_with(b"%") {
             found.push(ProjectCache { of: path_of(&name).display().to_string(), dir });
             continue;
         }
-        for dir in directories(&dir) {
+        for dir in subdirectories(&dir) {
             let variable = dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
             found.push(ProjectCache { of: format!("${variable}"), dir });
         }
@@ -94,24 +97,24 @@ fn caches(project: &Path) -> Vec<ProjectCache> {
     found
 }
 
-/// The bytes that a tree takes on the disk.
-fn size(path: &Path) -> u64 {
+/// The bytes that a tree takes on the disk. Files that cannot be looked at count as 0.
+fn disk_usage(path: &Path) -> u64 {
     let Ok(meta) = fs::symlink_metadata(path) else { return 0 };
     let own = meta.blocks().saturating_mul(512);
     if !meta.is_dir() {
         return own;
     }
     let entries = fs::read_dir(path).into_iter().flatten().flatten();
-    entries.map(|entry| size(&entry.path())).fold(own, u64::saturating_add)
+    entries.map(|entry| disk_usage(&entry.path())).fold(own, u64::saturating_add)
 }
 
-fn list(out: &mut CommandOutput, dirs: &Dirs, json: bool) -> Result<u8, Failure> {
+fn run_list(out: &mut CommandOutput, dirs: &Dirs, json: bool) -> Result<u8, Failure> {
     let mut projects = Vec::new();
-    for dir in directories(&dirs.project_caches()) {
+    for dir in subdirectories(&dirs.project_caches()) {
         let project = path_of(dir.file_name().unwrap_or_default());
         let mut sized = Vec::new();
-        for cache in caches(&dir) {
-            let bytes = size(&cache.dir);
+        for cache in caches_of_project(&dir) {
+            let bytes = disk_usage(&cache.dir);
             sized.push((cache, bytes));
         }
         projects.push((project, sized));
@@ -124,10 +127,10 @@ fn list(out: &mut CommandOutput, dirs: &Dirs, json: bool) -> Result<u8, Failure>
         let projects: Vec<_> = projects.collect();
         return unless_closed(out.json(&json!({"projects": projects})));
     }
-    unless_closed(show(out, &projects))
+    unless_closed(print_list(out, &projects))
 }
 
-fn show(
+fn print_list(
     out: &mut CommandOutput,
     projects: &[(PathBuf, Vec<(ProjectCache, u64)>)],
 ) -> std::io::Result<()> {
@@ -145,6 +148,7 @@ fn show(
     Ok(())
 }
 
+/// The bytes in the largest fitting unit, rounded down, for example `3 MiB`.
 fn readable(bytes: u64) -> String {
     let mut value = bytes;
     let mut unit = "B";
@@ -157,10 +161,11 @@ fn readable(bytes: u64) -> String {
     format!("{value} {unit}")
 }
 
-fn clear(out: &mut CommandOutput, owners: &[PathBuf], json: bool) -> Result<u8, Failure> {
+/// Removes the caches of these projects, except those that a running command uses.
+fn run_clear(out: &mut CommandOutput, owners: &[PathBuf], json: bool) -> Result<u8, Failure> {
     let (mut removed, mut left) = (Vec::new(), Vec::new());
     for owner in owners {
-        for ProjectCache { dir, of } in caches(owner) {
+        for ProjectCache { dir, of } in caches_of_project(owner) {
             let gone = clash_sandbox::launch::clear_cache(&dir).unwrap_or(false);
             if gone { removed.push(of) } else { left.push(of) }
         }
@@ -172,13 +177,17 @@ fn clear(out: &mut CommandOutput, owners: &[PathBuf], json: bool) -> Result<u8, 
     let said = if json {
         out.json(&json!({"removed": removed, "left": left}))
     } else {
-        tell(out, &removed, &left)
+        print_cleared(out, &removed, &left)
     };
     unless_closed(said)?;
     Ok(if all { exit::OK } else { exit::FAILED })
 }
 
-fn tell(out: &mut CommandOutput, removed: &[String], left: &[String]) -> std::io::Result<()> {
+fn print_cleared(
+    out: &mut CommandOutput,
+    removed: &[String],
+    left: &[String],
+) -> std::io::Result<()> {
     for of in removed {
         out.line(format!("removed the project's own part of {of}"))?;
     }

@@ -65,7 +65,7 @@ enum ExplainedAction {
 }
 
 /// The script: one argument as it is, several as the words of a command.
-fn script(words: &[String]) -> String {
+fn script_of_words(words: &[String]) -> String {
     match words {
         [script] => script.clone(),
         words => command_line(words),
@@ -75,7 +75,7 @@ fn script(words: &[String]) -> String {
 impl Args {
     pub(crate) fn run(self, out: &mut CommandOutput) -> Result<u8, Failure> {
         let (dirs, project) = project(self.project)?;
-        let (tool, input) = input(self.what, &dirs.home)?;
+        let (tool, input) = tool_use(self.what, &dirs.home)?;
         let action = Action { agent: self.agent, tool, mode: self.mode, input };
         let policy = LoadedPolicy::load(&dirs, &project, None)?;
         let cwd = std::env::current_dir()?;
@@ -84,7 +84,7 @@ impl Args {
         unless_closed(if self.json {
             out.json(&as_json(&decision))
         } else {
-            text(out, &action, &decision, &untrusted(&policy)?)
+            print_decision(out, &action, &decision, &untrusted(&policy)?)
         })
     }
 }
@@ -101,10 +101,12 @@ fn untrusted(policy: &LoadedPolicy) -> Result<Vec<LayerKind>, Failure> {
     Ok(kinds)
 }
 
-fn input(what: ExplainedAction, home: &Path) -> Result<(String, ToolInput), Failure> {
+/// The tool and its input as the agent's adapter would read them. Fails if the input is no
+/// JSON object.
+fn tool_use(what: ExplainedAction, home: &Path) -> Result<(String, ToolInput), Failure> {
     let (tool, input) = match what {
         ExplainedAction::Bash { script: words } | ExplainedAction::Command(words) => {
-            ("Bash".to_owned(), json!({"command": script(&words)}))
+            ("Bash".to_owned(), json!({"command": script_of_words(&words)}))
         }
         ExplainedAction::Read { path } => ("Read".to_owned(), json!({"file_path": path})),
         ExplainedAction::Write { path } => ("Write".to_owned(), json!({"file_path": path})),
@@ -123,7 +125,7 @@ fn input(what: ExplainedAction, home: &Path) -> Result<(String, ToolInput), Fail
     )?)
 }
 
-fn tone(effect: Effect) -> TextTone {
+fn effect_tone(effect: Effect) -> TextTone {
     match effect {
         Effect::Allow => TextTone::Good,
         Effect::Ask => TextTone::Care,
@@ -131,19 +133,20 @@ fn tone(effect: Effect) -> TextTone {
     }
 }
 
-fn text(
+/// Prints the effect, each part with its cause, and the sandbox if the action runs in one.
+fn print_decision(
     out: &mut CommandOutput,
     action: &Action,
     decision: &Decision,
     untrusted: &[LayerKind],
 ) -> std::io::Result<()> {
-    let word = out.tone(tone(decision.effect), decision.effect.word());
+    let word = out.tone(effect_tone(decision.effect), decision.effect.word());
     out.line(format!("{word}: {}", say::reason(decision)))?;
     out.line("")?;
     out.line(if matches!(action.input, ToolInput::Script(_)) { "commands:" } else { "because:" })?;
     for part in &decision.parts {
-        let word = out.tone(tone(part.effect), &format!("{:<5}", part.effect.word()));
-        out.line(format!("  {word}  {}  [{}]", say::brief(&part.what), cause(part)))?;
+        let word = out.tone(effect_tone(part.effect), &format!("{:<5}", part.effect.word()));
+        out.line(format!("  {word}  {}  [{}]", say::brief(&part.what), describe_cause(part)))?;
         for step in steps(part, untrusted) {
             out.line(format!("         {step}"))?;
         }
@@ -159,14 +162,15 @@ fn text(
                     "The script runs in sandbox {room}, commands of others behind doors."
                 ))?;
             }
-            grants(out, sandbox)
+            print_sandbox(out, sandbox)
         }
         _ => Ok(()),
     }
 }
 
-/// Prints the rights that a sandbox grants.
-pub(super) fn grants(out: &mut CommandOutput, sandbox: &Sandbox) -> std::io::Result<()> {
+/// Prints the file rules, the network, the environment, ports, limits, lifetime and doors of
+/// a sandbox.
+pub(super) fn print_sandbox(out: &mut CommandOutput, sandbox: &Sandbox) -> std::io::Result<()> {
     let doc = if sandbox.doc.is_empty() { String::new() } else { format!(": {}", sandbox.doc) };
     out.line(format!(
         "sandbox {} ({}){doc}",
@@ -182,7 +186,7 @@ pub(super) fn grants(out: &mut CommandOutput, sandbox: &Sandbox) -> std::io::Res
         Effect::Allow | Effect::Deny => "",
     };
     out.line(format!("  {:<5} rwcdx  every other path{happens}", sandbox.default.word()))?;
-    network(out, &sandbox.net)?;
+    print_network(out, &sandbox.net)?;
     for rule in &sandbox.env {
         out.line(format!("  {:<5}        ${}", rule.effect.word(), rule.name))?;
     }
@@ -203,7 +207,7 @@ pub(super) fn grants(out: &mut CommandOutput, sandbox: &Sandbox) -> std::io::Res
     Ok(())
 }
 
-fn network(out: &mut CommandOutput, net: &NetworkAccess) -> std::io::Result<()> {
+fn print_network(out: &mut CommandOutput, net: &NetworkAccess) -> std::io::Result<()> {
     let (rules, rest) = match net {
         NetworkAccess::Allow => (&[][..], Effect::Allow),
         NetworkAccess::Ask => (&[][..], Effect::Ask),
@@ -217,7 +221,9 @@ fn network(out: &mut CommandOutput, net: &NetworkAccess) -> std::io::Result<()> 
     out.line(format!("  {:<5}        {what}", rest.word()))
 }
 
-fn cause(part: &DecisionPart) -> String {
+/// The cause of a decision in words: the rule and its line, the sandbox, and why it is
+/// steered or opaque.
+fn describe_cause(part: &DecisionPart) -> String {
     let mut text = match &part.cause {
         DecisionCause::Rule { layer, trail, span, doubtful, .. } => {
             let doubt = if *doubtful { ", may match" } else { "" };

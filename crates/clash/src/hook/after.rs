@@ -136,12 +136,12 @@ impl HookCall<'_> {
             self.agent.abilities.confines,
             ConfinementMethod::ShellPrefix | ConfinementMethod::Shell
         ) {
-            let left = || ApprovalSlip::left_over(self.session, &self.message.call);
+            let left = || ApprovalSlip::remove_of_call(self.session, &self.message.call);
             return Ok(in_background || !left()?);
         }
         let own = std::env::current_exe().map_err(HookError::OwnPath)?;
         let Some((line, _)) = LauncherLine::read(ran, &own) else { return Ok(false) };
         let ours = line.session == self.session.name;
-        Ok(ours && (in_background || !ApprovalSlip::is_left(self.session, line.slip)))
+        Ok(ours && (in_background || !ApprovalSlip::remove_left(self.session, line.slip)))
     }
 }

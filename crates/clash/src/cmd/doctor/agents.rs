@@ -7,9 +7,11 @@ use super::{DoctorContext, DoctorFinding, DoctorPage};
 use clash_agents::wiring::InstallScope;
 use clash_agents::{AGENTS, Agent, ConfinementMethod, WiringProblem};
 
-/// One section for every agent that is wired or found on this machine.
+/// One section for every known agent; without findings if the agent is neither wired nor
+/// found. If none has findings, one section with a note.
 pub(super) fn sections(scene: &DoctorContext) -> DoctorPage {
-    let found: DoctorPage = AGENTS.iter().map(|agent| (agent.title, look(scene, agent))).collect();
+    let found: DoctorPage =
+        AGENTS.iter().map(|agent| (agent.title, check_agent(scene, agent))).collect();
     let some = found.iter().any(|(_, findings)| !findings.is_empty());
     if some {
         return found;
@@ -18,16 +20,18 @@ pub(super) fn sections(scene: &DoctorContext) -> DoctorPage {
     vec![("agents", vec![none.fix(Some("clash install --agent AGENT".to_owned()))])]
 }
 
-fn look(scene: &DoctorContext, agent: &Agent) -> Vec<DoctorFinding> {
+/// The findings about one agent; none if it is neither wired nor on this machine. Runs the
+/// agent's hooks if its settings are sound.
+fn check_agent(scene: &DoctorContext, agent: &Agent) -> Vec<DoctorFinding> {
     let DoctorContext { dirs, project, .. } = scene;
     let install = || Some(format!("clash install --agent {}", agent.name));
     let mut findings = Vec::new();
     let wiring = AgentWiring::look(dirs, agent, &InstallScope::User);
-    findings.extend(of_files(&wiring, agent));
+    findings.extend(check_settings_files(&wiring, agent));
     let machine = dirs.clone().of_machine();
     let managed = AgentWiring::look(&machine, agent, &InstallScope::Managed);
     if managed.is_wired() {
-        findings.extend(of_files(&managed, agent));
+        findings.extend(check_settings_files(&managed, agent));
     }
     if !wiring.is_wired() {
         return findings;
@@ -38,7 +42,7 @@ fn look(scene: &DoctorContext, agent: &Agent) -> Vec<DoctorFinding> {
     }
     // The agent may not follow broken settings, so a trial would prove nothing.
     if wiring.problems(agent).is_empty() {
-        findings.extend(tried(scene, agent, &wiring));
+        findings.extend(try_hooks(scene, agent, &wiring));
     }
     let launcher = match agent.abilities.confines {
         ConfinementMethod::ShellPrefix => Some(dirs.for_agents().shell_launcher()),
@@ -65,8 +69,9 @@ fn look(scene: &DoctorContext, agent: &Agent) -> Vec<DoctorFinding> {
     findings
 }
 
-/// Runs the hooks in the settings with junk, then with a harmless command.
-fn tried(scene: &DoctorContext, agent: &Agent, wiring: &AgentWiring) -> Vec<DoctorFinding> {
+/// Runs the hooks in the settings with junk, which they must block, then with a harmless
+/// command.
+fn try_hooks(scene: &DoctorContext, agent: &Agent, wiring: &AgentWiring) -> Vec<DoctorFinding> {
     let fix = || Some(format!("clash install --agent {}", agent.name));
     if let Err(what) = wiring.blocks_junk(&scene.project) {
         return vec![DoctorFinding::bad(what).fix(fix())];
@@ -84,8 +89,9 @@ fn tried(scene: &DoctorContext, agent: &Agent, wiring: &AgentWiring) -> Vec<Doct
     vec![DoctorFinding::good(answers), judged]
 }
 
-/// The settings files with entries of clash, and their problems.
-fn of_files(wiring: &AgentWiring, agent: &Agent) -> Vec<DoctorFinding> {
+/// A finding for each settings file, and for each problem in them. Files of an agent that is
+/// not on this machine are not mentioned.
+fn check_settings_files(wiring: &AgentWiring, agent: &Agent) -> Vec<DoctorFinding> {
     let mut findings = Vec::new();
     for SettingsFile { path, content } in &wiring.files {
         let file = path.display();
@@ -93,7 +99,6 @@ fn of_files(wiring: &AgentWiring, agent: &Agent) -> Vec<DoctorFinding> {
         if is_well {
             findings.push(DoctorFinding::good(format!("installed in {file}")));
         }
-        // Doctor does not mention agents that are not on this machine.
         let is_absent = matches!(content, SettingsContent::Missing | SettingsContent::Others);
         let is_known = is_here(agent) || matches!(content, SettingsContent::Others);
         if is_absent && !wiring.is_wired() && is_known {

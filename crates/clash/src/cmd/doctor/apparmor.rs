@@ -29,11 +29,13 @@ const PROFILE: &str = "etc/apparmor.d/clash";
 const RESTRICTION: &str = "proc/sys/kernel/apparmor_restrict_unprivileged_userns";
 
 impl AppArmorSystem {
+    /// This machine's root directory and parser.
     pub(super) fn own() -> Self {
         Self { root: "/".into(), parser: "apparmor_parser".into() }
     }
 
-    /// True if AppArmor is the reason that this host has no rooms.
+    /// True if this host has no rooms and AppArmor restricts user namespaces: then AppArmor
+    /// is the likely reason.
     pub(super) fn explains(&self, host: &HostFacts) -> bool {
         let restricted = fs::read_to_string(self.root.join(RESTRICTION));
         matches!(host.rooms, RoomSupport::Impossible { .. })
@@ -44,7 +46,7 @@ impl AppArmorSystem {
         self.root.join(PROFILE)
     }
 
-    /// Writes the profile and loads it. A second call changes nothing.
+    /// Writes the profile with mode 644 and loads it. A second call changes nothing.
     fn install(&self, text: &str) -> Result<(), Failure> {
         let file = self.profile();
         let cannot =
@@ -55,6 +57,7 @@ impl AppArmorSystem {
         self.load(Command::new(&self.parser))
     }
 
+    /// Runs the parser to load the profile from the file.
     fn load(&self, mut parser: Command) -> Result<(), Failure> {
         let output = parser.arg("-r").arg(self.profile()).stdin(Stdio::null()).output();
         let output = output.map_err(|error| {
@@ -112,7 +115,8 @@ fn profile(programs: &[PathBuf]) -> Result<String, Failure> {
     Ok(text)
 }
 
-/// The path as a literal in AppArmor's language.
+/// The path as a quoted literal in AppArmor's language. Fails for control characters and text
+/// that is not UTF-8.
 fn attachment(path: &Path) -> Result<String, Failure> {
     let text = path.to_str().filter(|text| !text.contains(|c: char| c.is_control()));
     let Some(text) = text else {
@@ -130,7 +134,7 @@ fn attachment(path: &Path) -> Result<String, Failure> {
     Ok(quoted)
 }
 
-/// The shell commands that install the profile.
+/// The shell commands that write and load the profile with sudo.
 fn commands(file: &Path, text: &str) -> String {
     let file = file.display();
     format!("sudo tee {file} <<'END'\n{text}END\nsudo apparmor_parser -r {file}\n")
@@ -143,7 +147,9 @@ pub(super) struct FixOptions {
     pub(super) yes: bool,
 }
 
-/// Runs `clash doctor --fix`.
+/// Runs `clash doctor --fix`: explains and shows the commands; then root installs the profile
+/// at once, and other users with sudo after a yes. Fails if AppArmor is not the reason, or if
+/// it cannot ask.
 pub(super) fn fix(
     out: &mut CommandOutput,
     system: &AppArmorSystem,
@@ -164,7 +170,7 @@ pub(super) fn fix(
     }
     let text = profile(programs)?;
     let file = system.profile();
-    unless_closed(explain(out, why, &file, &text))?;
+    unless_closed(print_explanation(out, why, &file, &text))?;
     if how.dry_run {
         return Ok(exit::OK);
     }
@@ -182,7 +188,13 @@ pub(super) fn fix(
     unless_closed(out.line("The profile is loaded. `clash doctor` looks again."))
 }
 
-fn explain(out: &mut CommandOutput, why: &str, file: &Path, text: &str) -> io::Result<()> {
+/// Prints the reason and the commands.
+fn print_explanation(
+    out: &mut CommandOutput,
+    why: &str,
+    file: &Path,
+    text: &str,
+) -> io::Result<()> {
     out.line(format!(
         "AppArmor forbids this user the user namespaces that rooms need ({why}).\n\
          A profile permits them for clash alone. To install it:\n"

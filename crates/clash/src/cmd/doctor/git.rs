@@ -6,10 +6,11 @@ use super::{DoctorContext, DoctorFinding};
 
 const SETTING: &str = "safe.bareRepository";
 
-/// Asks git from the root directory, where git reads no settings of a repository.
+/// A note if git takes a directory without `.git` for a repository (`safe.bareRepository`).
+/// Asks git from the root directory, where git reads no settings of a repository. No finding
+/// without git.
 pub(super) fn look(_: &DoctorContext) -> Vec<DoctorFinding> {
     let asked = Command::new("git").args(["config", "--get", SETTING]).current_dir("/").output();
-    // A machine without git needs no finding.
     let Ok(asked) = asked else { return Vec::new() };
     let explicit = String::from_utf8_lossy(&asked.stdout).trim().eq_ignore_ascii_case("explicit");
     vec![if explicit {

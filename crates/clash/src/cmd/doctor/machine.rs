@@ -10,6 +10,8 @@ use crate::env;
 /// The mechanisms that every sandbox needs.
 const NEEDED: &[&str] = &["landlock", "seccomp filter"];
 
+/// Probes every facility in child processes. A missing one that every sandbox needs is bad;
+/// others are notes. Also notes that this runs inside clash.
 pub(super) fn look(scene: &DoctorContext) -> Vec<DoctorFinding> {
     let blamed = AppArmorSystem::own().explains(&scene.host);
     let finding = |item: ProbeItem| match item.outcome {

@@ -61,6 +61,7 @@ struct DoctorCheck {
     look: fn(&DoctorContext) -> Vec<DoctorFinding>,
 }
 
+/// The checks in the order of the page. The agents' sections follow them.
 const CHECKS: &[DoctorCheck] = &[
     DoctorCheck { section: "this machine", look: machine::look },
     DoctorCheck { section: "policy", look: policy::look },
@@ -97,6 +98,7 @@ impl FindingGrade {
     }
 }
 
+/// One line of the page.
 #[derive(Debug, PartialEq, Eq)]
 struct DoctorFinding {
     grade: FindingGrade,
@@ -121,11 +123,13 @@ impl DoctorFinding {
         Self::new(FindingGrade::Bad, what)
     }
 
+    /// Adds the remedy, if there is one.
     fn fix(self, fix: impl Into<Option<String>>) -> Self {
         Self { fix: fix.into(), ..self }
     }
 }
 
+/// The sections with their findings.
 type DoctorPage = Vec<(&'static str, Vec<DoctorFinding>)>;
 
 impl Args {
@@ -145,17 +149,18 @@ impl Args {
         let progress = ProgressLine::start("trying the agents' hooks");
         page.extend(agents::sections(&scene));
         drop(progress);
-        let shown = if self.json { out.json(&as_json(&page)) } else { text(out, &page) };
+        let shown = if self.json { out.json(&as_json(&page)) } else { print_page(out, &page) };
         unless_closed(shown)?;
         Ok(if is_well(&page) { exit::OK } else { exit::FAILED })
     }
 }
 
+/// True if no finding is bad.
 fn is_well(page: &DoctorPage) -> bool {
     page.iter().flat_map(|(_, found)| found).all(|finding| finding.grade != FindingGrade::Bad)
 }
 
-fn text(out: &mut CommandOutput, page: &DoctorPage) -> std::io::Result<()> {
+fn print_page(out: &mut CommandOutput, page: &DoctorPage) -> std::io::Result<()> {
     let sections = page.iter().filter(|(_, found)| !found.is_empty());
     for (number, (section, found)) in sections.enumerate() {
         if number > 0 {
@@ -173,6 +178,7 @@ fn text(out: &mut CommandOutput, page: &DoctorPage) -> std::io::Result<()> {
     Ok(())
 }
 
+/// The page as JSON: `ok` and the list of findings.
 fn as_json(page: &DoctorPage) -> Value {
     let one = |section: &str, f: &DoctorFinding| json!({"section": section, "state": f.grade.word(), "what": f.what, "fix": f.fix});
     let findings: Vec<Value> = page

@@ -13,9 +13,12 @@ use super::{DoctorContext, DoctorFinding};
 use crate::compiler::{REINSTALL_HINT, compiler_path};
 use crate::dirs::write_private;
 
+/// A finding for the state and the cache directory each, for a missing compiler, an outdated
+/// record and records from the future.
 pub(super) fn look(scene: &DoctorContext) -> Vec<DoctorFinding> {
     let DoctorContext { dirs, host, recorded, .. } = scene;
-    let mut findings = vec![directory("state", &dirs.state), directory("cache", &dirs.cache)];
+    let mut findings =
+        vec![check_directory("state", &dirs.state), check_directory("cache", &dirs.cache)];
     if !compiler_path().is_file() {
         let what =
             format!("{} is missing, so no policy can be compiled", compiler_path().display());
@@ -44,7 +47,9 @@ fn is_same(
         && recorded.around == now.around
 }
 
-fn directory(name: &str, path: &Path) -> DoctorFinding {
+/// Checks that this user owns and can write the directory, and that no other user can write
+/// it. Creates the directory if it is missing.
+fn check_directory(name: &str, path: &Path) -> DoctorFinding {
     let at = format!("{name} directory {}", path.display());
     let probe = path.join(format!("probe-{}", std::process::id()));
     if let Err(error) = write_private(&probe, b"") {
@@ -67,6 +72,7 @@ fn directory(name: &str, path: &Path) -> DoctorFinding {
 /// Clocks of machines that share a home directory may differ by this time.
 const SKEW: Duration = Duration::from_secs(120);
 
+/// A note if a file's time is more than [`SKEW`] ahead of the clock.
 fn from_the_future(file: &Path) -> Option<DoctorFinding> {
     let changed = fs::metadata(file).ok()?.modified().ok()?;
     let ahead = changed.duration_since(SystemTime::now()).ok().filter(|ahead| *ahead > SKEW)?;
@@ -83,11 +89,11 @@ mod tests {
     #[test]
     fn a_directory_that_others_can_write_is_wrong() {
         let dir = tempfile::tempdir().unwrap();
-        assert_eq!(directory("state", dir.path()).grade, FindingGrade::Good);
+        assert_eq!(check_directory("state", dir.path()).grade, FindingGrade::Good);
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
         fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).unwrap();
-        assert_eq!(directory("state", dir.path()).grade, FindingGrade::Bad);
-        let nowhere = directory("state", Path::new("/proc/clash"));
+        assert_eq!(check_directory("state", dir.path()).grade, FindingGrade::Bad);
+        let nowhere = check_directory("state", Path::new("/proc/clash"));
         assert_eq!(nowhere.grade, FindingGrade::Bad);
         assert!(nowhere.fix.is_some());
     }

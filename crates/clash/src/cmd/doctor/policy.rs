@@ -5,6 +5,8 @@ use clash_policy::rule::LayerKind;
 use super::{DoctorContext, DoctorFinding};
 use crate::policy::PolicyFiles;
 
+/// A finding for each policy file and its trust. Only the failure, if the policies do not
+/// compile.
 pub(super) fn look(scene: &DoctorContext) -> Vec<DoctorFinding> {
     let DoctorContext { dirs, project, .. } = scene;
     let mut findings = Vec::new();

@@ -4,9 +4,11 @@ use super::super::sandbox::{PlannedSandbox, plan_all, sandboxes};
 use super::{DoctorContext, DoctorFinding};
 use crate::policy::LoadedPolicy;
 
+/// The number of sandboxes that can be enforced here, and one finding for each other: bad for
+/// the default sandbox, else a note. Nothing if the policy does not load, which the policy
+/// section shows.
 pub(super) fn look(scene: &DoctorContext) -> Vec<DoctorFinding> {
     let DoctorContext { dirs, project, host, .. } = scene;
-    // The policy section shows the problems of the policy.
     let Ok(policy) = LoadedPolicy::load(dirs, project, None) else { return Vec::new() };
     let known = match sandboxes(&policy) {
         Ok(known) => known,

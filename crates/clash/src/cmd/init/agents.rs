@@ -10,6 +10,7 @@ pub(super) fn names() -> Vec<&'static str> {
     AGENTS.iter().map(|agent| agent.name).collect()
 }
 
+/// True if clash knows an agent of this name.
 pub(super) fn is_known(agent: &str) -> bool {
     find_agent(agent).is_some()
 }
@@ -20,7 +21,8 @@ pub(super) fn found() -> Vec<String> {
     here.map(|agent| agent.name.to_owned()).collect()
 }
 
-/// Wires an agent as `clash install --agent NAME` does.
+/// Wires an agent as `clash install --agent NAME` does. The failure says that the policy is
+/// already written.
 pub(super) fn wire(
     name: &str,
     yes: bool,

@@ -50,8 +50,9 @@ pub(crate) struct MachineFacts<'a> {
     pub(crate) has: &'a dyn Fn(&str) -> bool,
 }
 
-/// The rules for each chosen toolchain.
-pub(crate) fn toolchains(
+/// The rules for each chosen toolchain, changed for the posture. If this machine keeps a
+/// toolchain's files elsewhere, its rules get sandboxes that extend the library's.
+pub(crate) fn toolchain_rules(
     choices: &PolicyChoices,
     library: &PolicyLibrary,
     MachineFacts { places, needs, has }: &MachineFacts<'_>,
@@ -121,7 +122,8 @@ fn change_sandbox(rule: &mut RuleDraft, from: &str, to: &str) -> usize {
     }
 }
 
-/// A library sandbox extended by the paths that this machine keeps elsewhere.
+/// A library sandbox extended by the paths that this machine keeps elsewhere: programs
+/// read-only, caches with a copy for the project.
 fn machine_sandbox(
     base: &str,
     here: &str,
@@ -154,7 +156,7 @@ fn policy_path(path: &Path, places: &PolicyPlaces) -> String {
     }
 }
 
-fn allow(sandbox: Option<&str>) -> RuleBody {
+fn allow_in(sandbox: Option<&str>) -> RuleBody {
     RuleBody::Effect(EffectDraft::new(Effect::Allow, sandbox))
 }
 
@@ -162,7 +164,7 @@ fn group(comment: &str, rules: Vec<RuleDraft>) -> RuleGroup {
     RuleGroup { comment: vec![comment.to_owned()], rules }
 }
 
-/// The whole policy.
+/// The whole policy: settings, rules about commands and tools, sandboxes and expectations.
 pub(crate) fn draft(
     choices: &PolicyChoices,
     library: &PolicyLibrary,
@@ -187,9 +189,9 @@ pub(crate) fn draft(
     let about = "The agent's own tools: files of the project; others are asked about.";
     let mut tools = vec![group(about, tool_rules(posture))];
     if posture == Posture::Permissive {
-        let rest = RuleDraft { comment: vec![], key: KeyDraft::Rest, body: allow(None) };
+        let rest = RuleDraft { comment: vec![], key: KeyDraft::Rest, body: allow_in(None) };
         commands.push(group("Everything else, in the project without network.", vec![rest]));
-        let web = RuleDraft::new(&["WebFetch", "WebSearch"], allow(None));
+        let web = RuleDraft::new(&["WebFetch", "WebSearch"], allow_in(None));
         tools.push(RuleGroup { comment: vec![], rules: vec![web] });
     }
     let comment = match posture {
@@ -216,9 +218,9 @@ pub(crate) fn draft(
 /// that may hold secrets.
 fn tool_rules(posture: Posture) -> Vec<RuleDraft> {
     let changing =
-        RuleDraft::new(&["Edit", "MultiEdit", "NotebookEdit", "Write"], allow(Some("project")));
+        RuleDraft::new(&["Edit", "MultiEdit", "NotebookEdit", "Write"], allow_in(Some("project")));
     if posture != Posture::Strict {
-        let looking = RuleDraft::new(&["Glob", "Grep", "LS", "Read"], allow(Some("project")));
+        let looking = RuleDraft::new(&["Glob", "Grep", "LS", "Read"], allow_in(Some("project")));
         return vec![looking, changing];
     }
     let ask = EffectDraft {
@@ -230,11 +232,11 @@ fn tool_rules(posture: Posture) -> Vec<RuleDraft> {
         key: KeyDraft::glob(pattern),
         body: RuleBody::Effect(ask.clone()),
     };
-    let rest = RuleDraft { comment: vec![], key: KeyDraft::Rest, body: allow(Some("project")) };
+    let rest = RuleDraft { comment: vec![], key: KeyDraft::Rest, body: allow_in(Some("project")) };
     let below = vec![secret("$PWD/**/.env"), secret("$PWD/**/.env.*"), rest];
     vec![
         RuleDraft::new(&["Read"], RuleBody::Below(below)),
-        RuleDraft::new(&["Glob", "Grep", "LS"], allow(Some("project"))),
+        RuleDraft::new(&["Glob", "Grep", "LS"], allow_in(Some("project"))),
         changing,
     ]
 }
@@ -256,6 +258,7 @@ fn expectations(posture: Posture, toolchains: &[ToolchainRules]) -> Vec<(Effect,
     .collect()
 }
 
+/// The comment at the top of the policy.
 fn head(choices: &PolicyChoices) -> Vec<String> {
     vec![
         format!("What coding agents may do, by `clash init` ({}). It is yours to change.", choices.posture.word()),
@@ -264,7 +267,8 @@ fn head(choices: &PolicyChoices) -> Vec<String> {
     ]
 }
 
-/// The sandbox of this name in a compiled policy.
+/// The sandbox of this name in a compiled policy; `None` if there is none or it cannot be
+/// read.
 pub(crate) fn sandbox(policy: &crate::policy::LoadedPolicy, name: &str) -> Option<Sandbox> {
     let sandboxes = policy.sandboxes().ok()?;
     sandboxes.into_iter().find(|it| it.name().is_ok_and(|it| it == name))?.to_sandbox().ok()

@@ -25,6 +25,8 @@ pub(crate) struct LearnedPolicy {
     pub(crate) counts: BacktestCounts,
 }
 
+/// Makes a policy from the chosen histories, compiles it, and counts its decisions about the
+/// same actions. Writes nothing. Fails if no action is of use.
 pub(crate) fn learn(dirs: &Dirs, here: &Path, what: &str) -> Result<LearnedPolicy, Failure> {
     let histories = selected_histories(dirs, Some(what))?;
     let mut evidence = HistoryEvidence::default();
@@ -59,6 +61,7 @@ pub(crate) fn learn(dirs: &Dirs, here: &Path, what: &str) -> Result<LearnedPolic
     Ok(LearnedPolicy { source, evidence, tally, counts })
 }
 
+/// Prints the policy on standard output, and its evidence on standard error. Writes no file.
 pub(super) fn run(
     out: &mut CommandOutput,
     dirs: &Dirs,

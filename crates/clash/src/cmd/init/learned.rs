@@ -10,8 +10,10 @@ use clash_syntax::draft::{
     EffectDraft, KeyDraft, PolicyDraft, RuleBody, RuleDraft, RuleGroup, SettingsDraft,
 };
 
+/// The reason of an ask for an option, where the row of known commands gives none.
 const GUARDED: &str = "with this option it destroys or runs something";
 
+/// A policy with one rule for each kind of action seen. Everything else asks.
 pub(super) fn draft(evidence: &HistoryEvidence) -> PolicyDraft {
     let seen = policy::rules(evidence);
     let group = |rules: Vec<RuleDraft>| match rules.is_empty() {
@@ -31,6 +33,8 @@ pub(super) fn draft(evidence: &HistoryEvidence) -> PolicyDraft {
     }
 }
 
+/// The comment at the top: the number of actions, the agents and days, and the actions that
+/// were not used.
 fn head(evidence: &HistoryEvidence) -> Vec<String> {
     let agents: Vec<&str> = evidence.agents.keys().copied().collect();
     let span = match (evidence.first, evidence.last) {
@@ -42,7 +46,7 @@ fn head(evidence: &HistoryEvidence) -> Vec<String> {
     };
     let by = if agents.is_empty() { String::new() } else { format!(" of {}", agents.join(", ")) };
     let mut lines =
-        vec![format!("Learned from {}{by}{span}.", counted(evidence.actions, "action"))];
+        vec![format!("Learned from {}{by}{span}.", count_of(evidence.actions, "action"))];
     let left = evidence.left;
     let rest: Vec<String> = [
         (left.not_run, "that did not run"),
@@ -62,7 +66,7 @@ fn head(evidence: &HistoryEvidence) -> Vec<String> {
     lines
 }
 
-fn counted(count: u64, one: &str) -> String {
+fn count_of(count: u64, one: &str) -> String {
     if count == 1 { format!("1 {one}") } else { format!("{count} {one}s") }
 }
 
@@ -73,7 +77,7 @@ fn because(SeenTimes { times, last }: SeenTimes, example: &str) -> Vec<String> {
         "" => String::new(),
         example => format!(", for example `{example}`"),
     };
-    vec![format!("seen {}{last}{example}", counted(times, "time"))]
+    vec![format!("seen {}{last}{example}", count_of(times, "time"))]
 }
 
 fn words(words: &[&str]) -> KeyDraft {
@@ -85,17 +89,19 @@ fn rule(seen: &LearnedRule, key: KeyDraft) -> RuleDraft {
     RuleDraft { comment: because(seen.times, &seen.example), key, body: body(seen) }
 }
 
+/// The effect of a rule. If some options are dangerous, these ask.
 fn body(seen: &LearnedRule) -> RuleBody {
-    let given = RuleBody::Effect(leaf(seen, seen.effect));
+    let given = RuleBody::Effect(effect_of(seen, seen.effect));
     if seen.unless.is_empty() {
         return given;
     }
-    let asked = RuleBody::Effect(leaf(seen, Effect::Ask));
+    let asked = RuleBody::Effect(effect_of(seen, Effect::Ask));
     let bare = |key, body| RuleDraft { comment: Vec::new(), key, body };
     RuleBody::Below(vec![bare(words(seen.unless), asked), bare(KeyDraft::Rest, given)])
 }
 
-fn leaf(seen: &LearnedRule, effect: Effect) -> EffectDraft {
+/// The effect with its sandbox and, unless it is an allow, a reason.
+fn effect_of(seen: &LearnedRule, effect: Effect) -> EffectDraft {
     let sandbox = match seen.room {
         _ if effect == Effect::Deny => None,
         KnownSandbox::Default => None,
@@ -132,6 +138,8 @@ fn commands(seen: &[LearnedRule]) -> Vec<RuleDraft> {
     whole.chain(parted).collect()
 }
 
+/// The rules below one program. If its commands run in a safe sandbox and no rule is about
+/// the whole program, every other subcommand asks, in the same sandbox.
 fn subcommands(seen: &[&LearnedRule]) -> Vec<RuleDraft> {
     let (flat, deeper): (Vec<&LearnedRule>, Vec<&LearnedRule>) =
         seen.iter().partition(|rule| rule.third.is_empty());
@@ -144,18 +152,19 @@ fn subcommands(seen: &[&LearnedRule]) -> Vec<RuleDraft> {
         let below = RuleBody::Below(vec![rule(seen, words(&seen.third))]);
         rules.push(RuleDraft { comment: Vec::new(), key: words(&seen.second), body: below });
     }
-    // The same sandbox as the rest, because one script may have commands of both.
+    // The same sandbox, because one script may have commands of both.
     let any = flat.iter().any(|seen| seen.second.is_empty());
     let safe = flat.iter().find(|seen| matches!(seen.room, KnownSandbox::Safe(_)));
     if let Some(seen) = safe.filter(|_| !any) {
-        let asked = EffectDraft { reason: None, ..leaf(seen, Effect::Ask) };
+        let asked = EffectDraft { reason: None, ..effect_of(seen, Effect::Ask) };
         let comment = vec!["anything else".to_owned()];
         rules.push(RuleDraft { comment, key: KeyDraft::Rest, body: RuleBody::Effect(asked) });
     }
     rules
 }
 
-/// The rules for reading tools and for changing tools, each with its denied paths.
+/// The rules for reading tools and for changing tools, each with the places that have rules
+/// of their own.
 fn files(seen: &[LearnedRule]) -> Vec<RuleDraft> {
     let mut rules = Vec::new();
     for tools in [LOOKING, CHANGING] {
@@ -175,6 +184,7 @@ fn files(seen: &[LearnedRule]) -> Vec<RuleDraft> {
     rules
 }
 
+/// The rule about web pages: one entry for each host seen; `None` if there is none.
 fn pages(seen: &[LearnedRule]) -> Option<RuleDraft> {
     let hosts: Vec<RuleDraft> = seen
         .iter()

@@ -95,6 +95,7 @@ struct PolicyProposal {
     warnings: Vec<PolicyFinding>,
 }
 
+/// The way to put the policy in its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PlacementAction {
     Create,
@@ -141,9 +142,9 @@ impl Args {
         let library = PolicyLibrary::ask()?;
         let project = InitProject { dirs, root, places, found, library };
         if !self.json {
-            say_found(out, &project)?;
+            print_found(out, &project)?;
         }
-        let mut wanted = self.wanted(&project)?;
+        let mut wanted = self.collect_choices(&project)?;
         if asks {
             let given = walkthrough::GivenAnswers {
                 posture: self.posture.is_some(),
@@ -152,7 +153,7 @@ impl Args {
             };
             walkthrough::ask(out, &project, &mut wanted, given)?;
         }
-        let proposal = self.proposal(&project, &wanted)?;
+        let proposal = self.propose(&project, &wanted)?;
         if self.json {
             if self.dry_run || !self.yes {
                 let said = as_json(&project, &wanted, &proposal, false, None);
@@ -171,7 +172,7 @@ impl Args {
             }
         }
         if asks || self.dry_run {
-            preview(out, &project, &proposal, self.dry_run)?;
+            print_preview(out, &project, &proposal, self.dry_run)?;
             if self.dry_run {
                 return Ok(exit::OK);
             }
@@ -182,8 +183,10 @@ impl Args {
         }
     }
 
-    /// The choices from the command line, with the findings as defaults.
-    fn wanted(&self, project: &InitProject) -> Result<WantedPolicy, Failure> {
+    /// The choices from the command line, with the findings as defaults. Imports permissions
+    /// from the agents' settings, unless told otherwise or for a project's policy. Fails for
+    /// an unknown toolchain or agent.
+    fn collect_choices(&self, project: &InitProject) -> Result<WantedPolicy, Failure> {
         let mut ecosystems = Vec::new();
         for name in &self.ecosystem {
             let known = ecosystems::named(name).ok_or_else(|| unknown_ecosystem(name))?;
@@ -219,21 +222,25 @@ impl Args {
             imports,
             replace,
             anywhere: self.of_project(),
-            learned: self.learned(project)?,
+            learned: self.learn_from_trace(project)?,
         })
     }
 
+    /// True if the policy is for all users of the project.
     fn of_project(&self) -> bool {
         self.scope == "project"
     }
 
-    fn learned(&self, project: &InitProject) -> Result<Option<String>, Failure> {
+    /// The text of a policy from the history of `--from-trace`; `None` without that option.
+    fn learn_from_trace(&self, project: &InitProject) -> Result<Option<String>, Failure> {
         let learn = |what: &String| from_trace::learn(&project.dirs, &project.root, what);
         let learned = self.from_trace.as_ref().map(learn).transpose()?;
         Ok(learned.map(|learned| learned.source))
     }
 
-    fn proposal(
+    /// Writes the new texts, in memory, and compiles them. Fails if they do not compile, or
+    /// if a posture is given and a policy exists that is not to be replaced.
+    fn propose(
         &self,
         project: &InitProject,
         wanted: &WantedPolicy,
@@ -255,7 +262,7 @@ impl Args {
                  a yes and keeps the old one beside it"
             )));
         }
-        let toolchains = project.toolchains(wanted)?;
+        let toolchains = project.collect_rules(wanted)?;
         let text = |toolchains: &[ToolchainRules]| match &wanted.learned {
             Some(text) => Ok::<_, Failure>(text.clone()),
             None => {
@@ -290,7 +297,9 @@ impl Args {
         Ok(PolicyProposal { file, how, changes, policy, warnings })
     }
 
-    /// True if the user agrees to the change, by an option or by an answer.
+    /// True if the user agrees to the change, by an option or by an answer. A new policy
+    /// needs no agreement unless clash asks questions; without a terminal, an existing policy
+    /// is not changed.
     fn is_agreed(
         &self,
         out: &mut CommandOutput,
@@ -301,24 +310,23 @@ impl Args {
             _ if proposal.changes.is_empty() || self.yes => true,
             _ if asks => walkthrough::may_write(out, proposal)?,
             PlacementAction::Create => true,
-            // A script must not change an existing policy, so clash asks at a terminal only.
             PlacementAction::Merge | PlacementAction::Replace
                 if !self.json && std::io::stdin().is_terminal() =>
             {
-                show_changes(out, proposal)?;
+                print_changes(out, proposal)?;
                 confirm("Make this change?")?
             }
             PlacementAction::Merge | PlacementAction::Replace => {
                 if !self.json {
-                    show_changes(out, proposal)?;
+                    print_changes(out, proposal)?;
                 }
                 false
             }
         })
     }
 
-    /// Makes the proposed changes and wires the agents. Returns `false` if the user has to
-    /// agree first.
+    /// Makes the proposed changes, keeps a replaced policy beside the new one, and wires the
+    /// agents. Returns `false`, or fails, if the user has to agree first.
     fn carry_out(
         &self,
         out: &mut CommandOutput,
@@ -403,6 +411,7 @@ struct WantedPolicy {
 }
 
 impl WantedPolicy {
+    /// For example `rust, git (moderate)`.
     fn described(&self) -> String {
         let names: Vec<&str> = self.ecosystems.iter().map(|it| it.ecosystem.name).collect();
         match (&self.learned, names.as_slice()) {
@@ -412,6 +421,8 @@ impl WantedPolicy {
         }
     }
 
+    /// The choices with the hosts that the project's files name. For a project's policy, only
+    /// hosts from files of the project.
     fn choices(&self, project: &InitProject) -> PolicyChoices {
         let mut hosts = ecosystems::hosts(&project.root, &project.places, &self.ecosystems);
         hosts.retain(|host| !self.anywhere || !host.file.starts_with(['$', '/']));
@@ -420,9 +431,11 @@ impl WantedPolicy {
 }
 
 impl InitProject {
-    fn toolchains(&self, wanted: &WantedPolicy) -> Result<Vec<ToolchainRules>, Failure> {
+    /// The rules for the wanted toolchains. Compiles their presets first, because only the
+    /// compiler knows their grants. Looks at the search path and the environment for files
+    /// that this machine keeps elsewhere.
+    fn collect_rules(&self, wanted: &WantedPolicy) -> Result<Vec<ToolchainRules>, Failure> {
         let choices = wanted.choices(self);
-        // Only the compiler knows the grants of the presets.
         let loads = |it: &DetectedToolchain| {
             let name = it.ecosystem.name;
             load_line(&format!("@clash//{name}.star"), &[&format!("{name}_safe")]) + "\n"
@@ -441,7 +454,7 @@ impl InitProject {
         };
         let has = |program: &str| search.iter().any(|dir| dir.join(program).is_file());
         let machine = MachineFacts { places: &self.places, needs: &needs, has: &has };
-        let mut toolchains = draft::toolchains(&choices, &self.library, &machine)?;
+        let mut toolchains = draft::toolchain_rules(&choices, &self.library, &machine)?;
         if wanted.anywhere {
             toolchains.iter_mut().for_each(ToolchainRules::drop_machine_sandboxes);
         }
@@ -455,7 +468,7 @@ fn unknown_ecosystem(name: &str) -> Failure {
         .hint(format!("known are {}", known.join(", ")))
 }
 
-fn say_found(out: &mut CommandOutput, project: &InitProject) -> std::io::Result<()> {
+fn print_found(out: &mut CommandOutput, project: &InitProject) -> std::io::Result<()> {
     out.line("detecting ecosystems...")?;
     for detected in &project.found.ecosystems {
         let name = out.tone(TextTone::Strong, detected.ecosystem.name);
@@ -490,8 +503,9 @@ fn refuse_home(dirs: &Dirs, root: &Path) -> Result<(), Failure> {
     .hint("`cd` into a project and run `clash init` there, or `clash init --project DIR`"))
 }
 
-/// Prints the policy or the change of the existing one, with warnings and a summary.
-fn preview(
+/// Prints the change, in whole or in short, with warnings and the decisions about past
+/// actions.
+fn print_preview(
     out: &mut CommandOutput,
     project: &InitProject,
     proposal: &PolicyProposal,
@@ -499,14 +513,14 @@ fn preview(
 ) -> Result<(), Failure> {
     out.line("")?;
     if whole {
-        show_changes(out, proposal)?;
+        print_changes(out, proposal)?;
     } else {
-        show_in_short(out, proposal)?;
+        print_in_short(out, proposal)?;
     }
     for PolicyFinding { text, .. } in &proposal.warnings {
         out.line(format!("{}: {text}", out.tone(TextTone::Care, "warning")))?;
     }
-    if let Some(counts) = effect(project, &proposal.policy) {
+    if let Some(counts) = count_past_decisions(project, &proposal.policy) {
         out.line("")?;
         out.line(counts.to_string())?;
     }
@@ -516,11 +530,12 @@ fn preview(
 /// Clash shows changes of more lines only on request.
 const MOST_CHANGED_LINES: usize = 12;
 
-fn show_in_short(out: &mut CommandOutput, proposal: &PolicyProposal) -> Result<(), Failure> {
+/// Prints a small merge as a diff, and everything else as a summary of the policy.
+fn print_in_short(out: &mut CommandOutput, proposal: &PolicyProposal) -> Result<(), Failure> {
     let changed = proposal.changes.iter().filter(|change| change.before.is_some());
     let diffs: usize = changed.map(|change| change.diff().lines().count()).sum();
     if proposal.how == PlacementAction::Merge && diffs <= MOST_CHANGED_LINES {
-        return Ok(show_changes(out, proposal)?);
+        return Ok(print_changes(out, proposal)?);
     }
     out.line("The policy in short:")?;
     let rows = summary::rows(&proposal.policy)?;
@@ -531,14 +546,16 @@ fn show_in_short(out: &mut CommandOutput, proposal: &PolicyProposal) -> Result<(
     Ok(())
 }
 
-/// The decisions of the policy about the past actions on this machine.
-fn effect(project: &InitProject, policy: &LoadedPolicy) -> Option<BacktestCounts> {
+/// The decisions of the policy about the past actions on this machine; `None` if there are
+/// none.
+fn count_past_decisions(project: &InitProject, policy: &LoadedPolicy) -> Option<BacktestCounts> {
     let histories = clash_history::all_histories(&history::roots(&project.dirs));
     let counts = backtest::of_histories(&project.dirs, &project.root, policy, &histories);
     (counts.all() > 0).then_some(counts)
 }
 
-fn show_changes(out: &mut CommandOutput, proposal: &PolicyProposal) -> std::io::Result<()> {
+/// Prints a new file in whole and every other change as a diff.
+fn print_changes(out: &mut CommandOutput, proposal: &PolicyProposal) -> std::io::Result<()> {
     for change in &proposal.changes {
         match (&change.before, &change.after) {
             (None, Some(text)) => {

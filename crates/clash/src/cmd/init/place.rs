@@ -20,15 +20,16 @@ pub(super) fn user_policy(dirs: &Dirs) -> PathBuf {
     dirs.user_policies.iter().find(|path| path.exists()).unwrap_or(first).clone()
 }
 
-/// The project's own policy.
+/// The path of the project's own policy. Fails in the home directory, where the policy is the
+/// user's own.
 pub(super) fn project_policy(dirs: &Dirs, root: &Path) -> Result<PathBuf, Failure> {
     dirs.project_policy(root)
         .ok_or_else(|| Failure::new("the policy in the home directory is the user's own"))
 }
 
-/// A policy with the missing toolchains added, and their names. Their rules are in a new
-/// `when` at the end. Several `when` are one tree, in which the more specific or stricter
-/// rule wins.
+/// A policy with the missing toolchains added, and their names; the same text if none is
+/// missing. Their rules are in a new `when` at the end. Several `when` are one tree, in which
+/// the more specific or stricter rule wins.
 pub(super) fn merged(
     existing: &str,
     toolchains: &[ToolchainRules],
@@ -82,7 +83,8 @@ impl KnownWords {
         Ok(known)
     }
 
-    /// The part of a rule about programs that the policy does not name.
+    /// A rule without the programs that the policy names already; `None` if none is left, or
+    /// if the rule names no programs.
     fn without(&self, rule: &RuleDraft) -> Option<RuleDraft> {
         let unknown = |word: &&String| !self.words.contains(*word);
         let key = match &rule.key {
@@ -110,7 +112,7 @@ impl KnownWords {
     fn note(&mut self, expr: &Expression) {
         if let ExpressionKind::Dict(entries, _) = &expr.kind {
             for entry in entries {
-                self.key(&entry.key);
+                self.note_key(&entry.key);
                 self.note(&entry.value);
             }
             return;
@@ -118,20 +120,22 @@ impl KnownWords {
         if let ExpressionKind::Call(call) = &expr.kind
             && matches!(call.name(), Some("exe"))
         {
-            call.positional().for_each(|argument| self.key(argument));
+            call.positional().for_each(|argument| self.note_key(argument));
         }
         expr.children().into_iter().for_each(|child| self.note(child));
     }
 
-    fn key(&mut self, key: &Expression) {
+    /// Records the first word of every text in a key.
+    fn note_key(&mut self, key: &Expression) {
         if let Some(text) = key.string() {
             self.words.extend(text.split_whitespace().next().map(str::to_owned));
         }
-        key.children().into_iter().for_each(|child| self.key(child));
+        key.children().into_iter().for_each(|child| self.note_key(child));
     }
 }
 
 /// Keeps the text of a policy in a new file beside it, before clash replaces the policy.
+/// Returns its path, for example `policy.star.before-init-1`.
 pub(super) fn keep(file: &Path, text: &str) -> Result<PathBuf, Failure> {
     let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let numbered = |number: u32| file.with_file_name(format!("{name}.before-init-{number}"));

@@ -66,30 +66,34 @@ impl Posture {
         }
     }
 
-    /// The library's rules of a toolchain, changed for this posture.
+    /// The library's rules of a toolchain, changed for this posture, shortened, and with
+    /// equal rules joined.
     pub(crate) fn applied(
         self,
         rules: Vec<RuleDraft>,
         ecosystem: Option<&Ecosystem>,
     ) -> Vec<RuleDraft> {
         let builds_fetch = ecosystem.is_some_and(|ecosystem| ecosystem.builds_fetch);
-        let rules = rules.into_iter().map(|rule| self.rule(rule, builds_fetch)).collect();
+        let rules = rules.into_iter().map(|rule| self.change_rule(rule, builds_fetch)).collect();
         together(rules)
     }
 
-    fn rule(self, rule: RuleDraft, builds_fetch: bool) -> RuleDraft {
+    fn change_rule(self, rule: RuleDraft, builds_fetch: bool) -> RuleDraft {
         let body = match rule.body {
-            RuleBody::Effect(leaf) => RuleBody::Effect(self.leaf(leaf, builds_fetch)),
+            RuleBody::Effect(leaf) => RuleBody::Effect(self.change_effect(leaf, builds_fetch)),
             RuleBody::Below(below) => {
                 let below: Vec<RuleDraft> =
-                    below.into_iter().map(|rule| self.rule(rule, builds_fetch)).collect();
+                    below.into_iter().map(|rule| self.change_rule(rule, builds_fetch)).collect();
                 shortened(below)
             }
         };
         RuleDraft { body, ..rule }
     }
 
-    fn leaf(self, leaf: EffectDraft, builds_fetch: bool) -> EffectDraft {
+    /// The effect of a rule in this posture. Strict asks about the network. Moderate gives
+    /// builds that fetch a sandbox with network. Permissive allows what stays in the project,
+    /// and asks elsewhere only where the library has a reason.
+    fn change_effect(self, leaf: EffectDraft, builds_fetch: bool) -> EffectDraft {
         let full = |name: &String| name.ends_with("_full");
         let reaches_out = leaf.sandbox.as_ref().is_some_and(full);
         let widened = |sandbox: Option<String>| {
@@ -122,8 +126,9 @@ impl Posture {
     }
 }
 
-/// Leaves out the rules with the same effect as the rule for the rest. Two asks with
-/// different reasons count as the same.
+/// Leaves out the rules with the same effect and sandbox as the rule for the rest; reasons do
+/// not count. If options differ from the rest, all options stay. A single rule is left as its
+/// effect.
 fn shortened(mut rules: Vec<RuleDraft>) -> RuleBody {
     let rest = rules.iter().find_map(|rule| match (&rule.key, &rule.body) {
         (KeyDraft::Rest, RuleBody::Effect(leaf)) => Some(leaf.clone()),
@@ -157,7 +162,7 @@ fn is_all(body: &RuleBody, leaf: &EffectDraft) -> bool {
     }
 }
 
-/// Joins programs with equal rules in one rule.
+/// Joins programs with equal rules in one rule, and sorts the words of each.
 fn together(rules: Vec<RuleDraft>) -> Vec<RuleDraft> {
     let mut kept: Vec<RuleDraft> = Vec::new();
     for rule in rules {

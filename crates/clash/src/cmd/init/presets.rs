@@ -27,7 +27,8 @@ pub(crate) enum LibraryError {
 }
 
 impl PolicyLibrary {
-    /// Asks the compiler for the library that it contains.
+    /// Asks the compiler for the sources of the library that it contains. Starts the
+    /// compiler.
     pub(crate) fn ask() -> Result<Self, Failure> {
         match ask_compiler(&CompilerRequest::Library)? {
             CompilerAnswer::Product(json) => Ok(Self(serde_json::from_slice(&json)?)),
@@ -39,12 +40,14 @@ impl PolicyLibrary {
     pub(crate) fn rules(&self, module: &str) -> Result<Vec<RuleDraft>, LibraryError> {
         let source = self.0.get(&format!("@clash//{module}.star"));
         let source = source.ok_or_else(|| LibraryError::NoModule(module.to_owned()))?;
-        read(source, module)
+        read_rules(source, module)
             .map_err(|what| LibraryError::Unreadable { module: module.to_owned(), what })
     }
 }
 
-fn read(source: &str, name: &str) -> Result<Vec<RuleDraft>, String> {
+/// The rules that a module's source assigns to its own name. Fails if any part is not
+/// understood, or if they are about more than commands.
+fn read_rules(source: &str, name: &str) -> Result<Vec<RuleDraft>, String> {
     let file = SyntaxTree::parse(source).map_err(|error| error.to_string())?;
     let tree = file.statements().iter().find_map(|statement| match &statement.kind {
         StatementKind::Assign { target, value, .. } if target.name() == Some(name) => Some(value),
@@ -52,7 +55,7 @@ fn read(source: &str, name: &str) -> Result<Vec<RuleDraft>, String> {
     });
     let tree = tree.ok_or_else(|| format!("nothing is called `{name}`"))?;
     match entries(tree)? {
-        [DictEntry { key, value, .. }] if key.string() == Some("Bash") => rules(value),
+        [DictEntry { key, value, .. }] if key.string() == Some("Bash") => read_dict(value),
         _ => Err("they are about more than commands".to_owned()),
     }
 }
@@ -64,28 +67,28 @@ fn entries(expr: &Expression) -> Result<&[DictEntry], String> {
     }
 }
 
-fn rules(expr: &Expression) -> Result<Vec<RuleDraft>, String> {
+fn read_dict(expr: &Expression) -> Result<Vec<RuleDraft>, String> {
     let each = |entry: &DictEntry| {
         let body = match entry.value.call() {
-            Some(call) => RuleBody::Effect(leaf(call)?),
-            None => RuleBody::Below(rules(&entry.value)?),
+            Some(call) => RuleBody::Effect(read_effect(call)?),
+            None => RuleBody::Below(read_dict(&entry.value)?),
         };
-        Ok(RuleDraft { comment: Vec::new(), key: key(&entry.key)?, body })
+        Ok(RuleDraft { comment: Vec::new(), key: read_key(&entry.key)?, body })
     };
     entries(expr)?.iter().map(each).collect()
 }
 
-fn key(expr: &Expression) -> Result<KeyDraft, String> {
+fn read_key(expr: &Expression) -> Result<KeyDraft, String> {
     let word = |item: &Expression| item.string().map(str::to_owned);
     let words =
         |items: &[Expression]| items.iter().map(word).collect::<Option<_>>().map(KeyDraft::Words);
     let globs = |items: &[Expression]| {
-        let patterns = items.iter().map(glob).collect::<Option<Vec<_>>>();
+        let patterns = items.iter().map(read_glob).collect::<Option<Vec<_>>>();
         patterns.map(|patterns| KeyDraft::any_of(patterns.into_iter().map(KeyDraft::glob)))
     };
     let found = match &expr.kind {
         ExpressionKind::Tuple(items, _) => words(items).or_else(|| globs(items)),
-        _ => match (word(expr), glob(expr)) {
+        _ => match (word(expr), read_glob(expr)) {
             (Some(word), _) => Some(KeyDraft::Words(vec![word])),
             (None, Some(pattern)) if pattern == "**" => Some(KeyDraft::Rest),
             (None, pattern) => pattern.map(KeyDraft::glob),
@@ -94,12 +97,13 @@ fn key(expr: &Expression) -> Result<KeyDraft, String> {
     found.ok_or_else(|| "a key is neither words nor globs".to_owned())
 }
 
-fn glob(expr: &Expression) -> Option<String> {
+/// The pattern of `glob("…")`; `None` for anything else.
+fn read_glob(expr: &Expression) -> Option<String> {
     let call = expr.call().filter(|call| call.name() == Some("glob"))?;
     call.positional().next().and_then(Expression::string).map(str::to_owned)
 }
 
-fn leaf(call: &CallExpression) -> Result<EffectDraft, String> {
+fn read_effect(call: &CallExpression) -> Result<EffectDraft, String> {
     let effect = match call.name() {
         Some("allow") => Effect::Allow,
         Some("ask") => Effect::Ask,
@@ -174,7 +178,7 @@ pub(super) mod tests {
             "y = {}",
             "x = {",
         ] {
-            assert!(read(wrong, "x").is_err(), "{wrong}");
+            assert!(read_rules(wrong, "x").is_err(), "{wrong}");
         }
         assert_eq!(library().rules("cobol").unwrap_err(), LibraryError::NoModule("cobol".into()));
     }

@@ -16,7 +16,8 @@ const HEAD_COLUMNS: usize = 30;
 /// Rows about sandboxes.
 const MOST_SANDBOXES: usize = 9;
 
-/// The rows of the screen: an effect, and its commands.
+/// The rows of the screen: an effect, and its commands. Only rules about commands, of the
+/// user's and the project's policy.
 pub(super) fn rows(policy: &LoadedPolicy) -> Result<Vec<(String, String)>, IrError> {
     let layers = policy.ir().to_layers()?;
     let written = |layer: &&Layer| matches!(layer.kind, LayerKind::User | LayerKind::Project);
@@ -44,6 +45,7 @@ pub(super) fn rows(policy: &LoadedPolicy) -> Result<Vec<(String, String)>, IrErr
     Ok(seen.rows(&default))
 }
 
+/// The commands of a policy by their effect.
 #[derive(Default)]
 struct SummaryRows {
     /// The programs that run without asking, by sandbox.
@@ -53,6 +55,7 @@ struct SummaryRows {
 }
 
 impl SummaryRows {
+    /// Records every rule below, with the words of its keys in front.
     fn note(&mut self, branches: &[MatchBranch], words: &str, default: &str) {
         for MatchBranch { key, then } in branches {
             let names: Vec<String> = key.patterns.iter().map(ToString::to_string).collect();
@@ -76,13 +79,14 @@ impl SummaryRows {
                         Some(shortest) if is_option => vec![whole(shortest)],
                         _ => names.iter().map(|name| whole(name)).collect(),
                     };
-                    said.into_iter().for_each(|words| self.add(words, rule, default));
+                    said.into_iter().for_each(|words| self.record(words, rule, default));
                 }
             }
         }
     }
 
-    fn add(
+    /// Records one command under the effect of its rule, once.
+    fn record(
         &mut self,
         words: String,
         PolicyRule { effect, sandbox, .. }: &PolicyRule,
@@ -134,6 +138,7 @@ impl SummaryRows {
     }
 }
 
+/// As many names as fit into a row, and the number of the others.
 fn in_short(names: &[String]) -> String {
     let room = ROW_COLUMNS - HEAD_COLUMNS;
     let whole = names.join(", ");

@@ -5,7 +5,7 @@ use std::io;
 
 use super::posture::Posture;
 use super::{
-    InitProject, PolicyProposal, WantedPolicy, agents, place, show_changes, unknown_ecosystem,
+    InitProject, PolicyProposal, WantedPolicy, agents, place, print_changes, unknown_ecosystem,
 };
 use crate::ecosystems::{self, DetectedToolchain};
 use crate::ui::{CommandOutput, Failure, TextTone, prompt};
@@ -17,6 +17,8 @@ pub(super) struct GivenAnswers {
     pub(super) agents: bool,
 }
 
+/// Asks about the choices that the command line does not give, and puts the answers into
+/// `wanted`. A policy from a history has no posture and no toolchains.
 pub(super) fn ask(
     out: &mut CommandOutput,
     project: &InitProject,
@@ -25,20 +27,20 @@ pub(super) fn ask(
 ) -> Result<(), Failure> {
     if wanted.learned.is_none() {
         if !given.posture {
-            posture(out, wanted)?;
+            ask_posture(out, wanted)?;
         }
         if !given.toolchains {
-            toolchains(project, wanted)?;
+            ask_toolchains(project, wanted)?;
         }
     }
     if !given.agents {
-        which_agents(wanted)?;
+        ask_agents(wanted)?;
     }
-    imports(out, wanted)?;
-    existing(project, wanted)
+    ask_imports(out, wanted)?;
+    ask_merge_or_replace(project, wanted)
 }
 
-fn posture(out: &mut CommandOutput, wanted: &mut WantedPolicy) -> Result<(), Failure> {
+fn ask_posture(out: &mut CommandOutput, wanted: &mut WantedPolicy) -> Result<(), Failure> {
     out.line("\nHow much should happen without asking you?")?;
     for (number, posture) in (1..).zip(Posture::ALL) {
         out.line(format!("  {number}  {}", out.tone(TextTone::Strong, posture.word())))?;
@@ -55,7 +57,7 @@ fn posture(out: &mut CommandOutput, wanted: &mut WantedPolicy) -> Result<(), Fai
     Ok(())
 }
 
-fn toolchains(project: &InitProject, wanted: &mut WantedPolicy) -> Result<(), Failure> {
+fn ask_toolchains(project: &InitProject, wanted: &mut WantedPolicy) -> Result<(), Failure> {
     let names: Vec<&str> = wanted.ecosystems.iter().map(|it| it.ecosystem.name).collect();
     let default = if names.is_empty() { "none".to_owned() } else { names.join(" ") };
     wanted.ecosystems = choose("\nToolchains", &default, |answer| {
@@ -73,7 +75,7 @@ fn toolchains(project: &InitProject, wanted: &mut WantedPolicy) -> Result<(), Fa
     Ok(())
 }
 
-fn which_agents(wanted: &mut WantedPolicy) -> Result<(), Failure> {
+fn ask_agents(wanted: &mut WantedPolicy) -> Result<(), Failure> {
     let known = agents::names();
     let found = agents::found();
     let default =
@@ -97,7 +99,9 @@ fn which_agents(wanted: &mut WantedPolicy) -> Result<(), Failure> {
     Ok(())
 }
 
-fn imports(out: &mut CommandOutput, wanted: &mut WantedPolicy) -> Result<(), Failure> {
+/// Shows the imported permissions and asks whether to take them over; drops them after a no.
+/// Asks nothing if there are none.
+fn ask_imports(out: &mut CommandOutput, wanted: &mut WantedPolicy) -> Result<(), Failure> {
     if wanted.imports.is_empty() {
         return Ok(());
     }
@@ -110,7 +114,7 @@ fn imports(out: &mut CommandOutput, wanted: &mut WantedPolicy) -> Result<(), Fai
             format!(" ({left} entries cannot be said here)")
         };
         out.line(format!("permissions of {}{note}", import.file.display()))?;
-        for rule in rules(&import.imported.source) {
+        for rule in rules_in_words(&import.imported.source) {
             out.line(format!("  {rule}"))?;
         }
     }
@@ -123,7 +127,7 @@ fn imports(out: &mut CommandOutput, wanted: &mut WantedPolicy) -> Result<(), Fai
 
 /// The rules of an imported policy, one a line with the keys around it, for example
 /// `Bash npm test: allow(sandbox = node_full)`; the first few of them.
-fn rules(source: &str) -> Vec<String> {
+fn rules_in_words(source: &str) -> Vec<String> {
     const MOST: usize = 12;
     let mut around: Vec<String> = Vec::new();
     let mut all: Vec<String> = Vec::new();
@@ -131,11 +135,12 @@ fn rules(source: &str) -> Vec<String> {
         if let Some(key) = line.strip_suffix('{') {
             let key = key.trim_end_matches([' ', ':']);
             let is_call = ["when(", "policy("].iter().any(|call| key.starts_with(call));
-            around.push(if is_call { String::new() } else { plain(key) });
+            around.push(if is_call { String::new() } else { without_quotes(key) });
         } else if line.starts_with('}') {
             around.pop();
         } else if let Some((key, effect)) = line.split_once(": ").filter(|_| !around.is_empty()) {
-            let keys = around.iter().cloned().chain([plain(key)]).filter(|key| !key.is_empty());
+            let keys =
+                around.iter().cloned().chain([without_quotes(key)]).filter(|key| !key.is_empty());
             let keys = keys.collect::<Vec<_>>().join(" ");
             all.push(format!("{keys}: {}", effect.trim_end_matches(',')));
         }
@@ -149,11 +154,12 @@ fn rules(source: &str) -> Vec<String> {
 }
 
 /// A key without the quotes of its words.
-fn plain(key: &str) -> String {
+fn without_quotes(key: &str) -> String {
     key.replace('"', "")
 }
 
-fn existing(project: &InitProject, wanted: &mut WantedPolicy) -> Result<(), Failure> {
+/// If there is a policy already, asks whether to merge or to replace it.
+fn ask_merge_or_replace(project: &InitProject, wanted: &mut WantedPolicy) -> Result<(), Failure> {
     let file = place::user_policy(&project.dirs);
     if !file.exists() || wanted.replace || wanted.learned.is_some() {
         return Ok(());
@@ -170,7 +176,8 @@ fn existing(project: &InitProject, wanted: &mut WantedPolicy) -> Result<(), Fail
     Ok(())
 }
 
-/// Asks the last question. The answer `view` shows the new text and asks again.
+/// Asks the last question, with no as the default. The answer `view` shows the new text and
+/// asks again.
 pub(super) fn may_write(
     out: &mut CommandOutput,
     proposal: &PolicyProposal,
@@ -186,11 +193,12 @@ pub(super) fn may_write(
         })?;
         match answer {
             Some(agreed) => return Ok(agreed),
-            None => show_changes(out, proposal)?,
+            None => print_changes(out, proposal)?,
         }
     }
 }
 
+/// Understands y, yes, n and no, in any case.
 fn yes_or_no(answer: &str) -> Result<bool, String> {
     match answer.to_lowercase().as_str() {
         "y" | "yes" => Ok(true),
@@ -199,7 +207,8 @@ fn yes_or_no(answer: &str) -> Result<bool, String> {
     }
 }
 
-/// Asks until clash understands the answer. An empty line is the default.
+/// Asks until clash understands the answer. An empty line is the default. Fails at the end of
+/// the input.
 fn choose<T>(
     what: &str,
     default: &str,
@@ -229,7 +238,7 @@ mod tests {
     fn imported_rules_are_shown_with_the_keys_around_them() {
         let source = "settings(default = ask())\n\npolicy(\"imported denies\", {\n    \"Bash\": {\n        \"npm\": {\n            \"test\": allow(sandbox = node_full),\n        },\n        # A comment: not a rule\n        \"sudo\": deny(),\n    },\n    \"Read\": {glob(\"**\"): ask()},\n})\n";
         assert_eq!(
-            rules(source),
+            rules_in_words(source),
             [
                 "Bash npm test: allow(sandbox = node_full)",
                 "Bash sudo: deny()",

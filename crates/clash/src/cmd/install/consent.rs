@@ -7,9 +7,10 @@ use crate::ui::{Failure, confirm};
 use clash_agents::Agent;
 use clash_agents::wiring::{OwnSandbox, WiredFile};
 
-/// Asks the user, and returns the settings with the agent's own sandbox switched off, with
-/// the change in words.
-pub(super) fn own_sandbox(
+/// Returns the settings with the agent's own sandbox switched off, and the change in words;
+/// the settings as they are if it is off already or the user keeps it. Asks at a terminal,
+/// unless an option answers. Fails if it cannot ask.
+pub(super) fn switch_off_own_sandbox(
     args: &InstallArgs,
     agent: &Agent,
     wired: &WiredFile,

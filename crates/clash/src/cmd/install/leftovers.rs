@@ -30,7 +30,9 @@ enum LeftoverKind {
     Machine,
 }
 
-fn found(dirs: &Dirs) -> Vec<Leftover> {
+/// The files of clash that exist: policies, state, cache, old copies of settings, and the
+/// AppArmor profile.
+fn find_leftovers(dirs: &Dirs) -> Vec<Leftover> {
     let mut left = Vec::new();
     let mut add = |path: PathBuf, what, kind| {
         if fs::symlink_metadata(&path).is_ok() {
@@ -53,8 +55,9 @@ fn found(dirs: &Dirs) -> Vec<Leftover> {
     left
 }
 
-pub(super) fn list(dirs: &Dirs, out: &mut CommandOutput) -> Result<(), Failure> {
-    let left = found(dirs);
+/// Prints the leftovers with their sizes. Prints nothing if there are none.
+pub(super) fn print_leftovers(dirs: &Dirs, out: &mut CommandOutput) -> Result<(), Failure> {
+    let left = find_leftovers(dirs);
     if left.is_empty() {
         return Ok(());
     }
@@ -66,15 +69,15 @@ pub(super) fn list(dirs: &Dirs, out: &mut CommandOutput) -> Result<(), Failure> 
     Ok(out.line("`clash uninstall --purge` removes it, and asks about your policy.")?)
 }
 
-/// Removes all files of clash. It removes the policy only if the user agrees.
+/// Removes all files of clash, except the AppArmor profile, which only root can remove.
+/// Removes the policy only if the user agrees; without a terminal it stays, unless `yes`.
 pub(super) fn purge(dirs: &Dirs, yes: bool, out: &mut CommandOutput) -> Result<(), Failure> {
-    for Leftover { path, what, kind } in found(dirs) {
+    for Leftover { path, what, kind } in find_leftovers(dirs) {
         let size = size_of(&path);
         let shown = format!("{} ({what}, {})", path.display(), size.trim());
         let goes = match kind {
             LeftoverKind::Own => true,
             LeftoverKind::Policy if yes => true,
-            // Without a terminal clash cannot ask, so the policy stays.
             LeftoverKind::Policy => {
                 confirm(&format!("Remove {shown}? It is not kept.")).unwrap_or(false)
             }
@@ -91,6 +94,7 @@ pub(super) fn purge(dirs: &Dirs, yes: bool, out: &mut CommandOutput) -> Result<(
     Ok(())
 }
 
+/// Removes a file, or a directory whatever modes are in it.
 fn remove(path: &Path) -> io::Result<()> {
     if fs::symlink_metadata(path)?.is_dir() {
         // The cache of a project has a directory of mode 0, which overlayfs makes.
@@ -119,7 +123,7 @@ fn old_backup(file: &Path) -> PathBuf {
 /// The size as a column of ten letters.
 fn size_of(path: &Path) -> String {
     const UNITS: [&str; 4] = ["B", "KiB", "MiB", "GiB"];
-    let mut size = bytes(path) as f64;
+    let mut size = sum_lengths(path) as f64;
     let mut unit = 0;
     while size >= 1024.0 && unit + 1 < UNITS.len() {
         size /= 1024.0;
@@ -129,11 +133,12 @@ fn size_of(path: &Path) -> String {
     format!("{:>10}", format!("{size:.digits$} {}", UNITS.get(unit).unwrap_or(&"")))
 }
 
-fn bytes(path: &Path) -> u64 {
+/// The sum of the file lengths below a path. Files that cannot be looked at count as 0.
+fn sum_lengths(path: &Path) -> u64 {
     let Ok(meta) = fs::symlink_metadata(path) else { return 0 };
     if !meta.is_dir() {
         return meta.len();
     }
     let entries = fs::read_dir(path).into_iter().flatten().flatten();
-    entries.map(|entry| bytes(&entry.path())).sum()
+    entries.map(|entry| sum_lengths(&entry.path())).sum()
 }

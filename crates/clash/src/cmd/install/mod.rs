@@ -177,7 +177,7 @@ impl InstallJob<'_> {
             let before = read(&wired.file)?;
             let after = wired.edit.install(&before);
             let after = after.map_err(|error| unusable(&wired.file, &error))?;
-            let (after, off) = consent::own_sandbox(self.args, agent, &wired, after)?;
+            let (after, off) = consent::switch_off_own_sandbox(self.args, agent, &wired, after)?;
             sandbox_off = sandbox_off.or(off);
             planned.push((wired.file, before, after));
         }

@@ -67,7 +67,7 @@ impl UninstallArgs {
             }
             leftovers::purge(&dirs, self.yes, out)?;
         } else if scope == InstallScope::User {
-            leftovers::list(&dirs, out)?;
+            leftovers::print_leftovers(&dirs, out)?;
         }
         unless_closed(Ok(()))
     }

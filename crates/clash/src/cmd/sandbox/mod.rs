@@ -22,7 +22,7 @@ use clash_sandbox::facts::HostFacts;
 use clash_sandbox::host::{self, UnknownHostError};
 use serde_json::Value;
 
-use super::explain::grants;
+use super::explain::print_sandbox;
 use super::show_json::sandbox_json;
 use super::{project, unless_closed};
 use crate::dirs::Dirs;
@@ -149,7 +149,7 @@ impl Args {
                 unless_closed(if json {
                     out.json(&sandbox_json(sandbox))
                 } else {
-                    grants(out, sandbox).and_then(|()| show_doors(out, &doors))
+                    print_sandbox(out, sandbox).and_then(|()| show_doors(out, &doors))
                 })
             }
             SandboxVerb::Plan { name, json, simulate } => {
