@@ -9,7 +9,7 @@ use clash_sandbox::disk::Disk;
 use clash_sandbox::plan::cache::path_of;
 use serde_json::json;
 
-use super::{project, unless_closed};
+use super::{dirs_and_project, unless_closed};
 use crate::dirs::Dirs;
 use crate::exit;
 use crate::ui::{CommandOutput, Failure, TextTone};
@@ -52,7 +52,7 @@ impl Args {
         match self.what {
             CacheVerb::List { json } => run_list(out, &Dirs::from_env()?, json),
             CacheVerb::Clear { project: given, all, json } => {
-                let (dirs, project) = project(given)?;
+                let (dirs, project) = dirs_and_project(given)?;
                 let owners = match all {
                     true => subdirectories(&dirs.project_caches()),
                     false => vec![dirs.caches_of(&project, &Disk::default())],

@@ -9,7 +9,7 @@ use clash_policy::{Action, Effect, NetworkAccess, ResourceLimits, Sandbox, ToolI
 use serde_json::{Value, json};
 
 use super::show_json::sandbox_json;
-use super::{project, unless_closed};
+use super::{dirs_and_project, unless_closed};
 use crate::decision::{self, DecisionContext};
 use crate::held_path::HeldPaths;
 use crate::policy::LoadedPolicy;
@@ -74,7 +74,7 @@ fn script_of_words(words: &[String]) -> String {
 
 impl Args {
     pub(crate) fn run(self, out: &mut CommandOutput) -> Result<u8, Failure> {
-        let (dirs, project) = project(self.project)?;
+        let (dirs, project) = dirs_and_project(self.project)?;
         let (tool, input) = tool_use(self.what, &dirs.home)?;
         let action = Action { agent: self.agent, tool, mode: self.mode, input };
         let policy = LoadedPolicy::load(&dirs, &project, None)?;

@@ -15,7 +15,7 @@ use clash_sandbox::observe::{self, ObserveError, Observed, ObservedEnd};
 use clash_sandbox::plan::{PlanRequest, TemporaryPaths, plan};
 use serde_json::{Value, json};
 
-use super::project;
+use super::dirs_and_project;
 use crate::dirs::Dirs;
 use crate::in_force::PolicySandboxes;
 use crate::policy::LoadedPolicy;
@@ -36,7 +36,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME")]
     sandbox: Option<String>,
     /// The name of the proposed sandbox; the program's name if not given
-    #[arg(long, value_name = "NAME", value_parser = sandbox_name)]
+    #[arg(long, value_name = "NAME", value_parser = parse_sandbox_name)]
     name: Option<String>,
     /// Write the proposal to this file, not to standard error
     #[arg(short, long, value_name = "FILE")]
@@ -51,7 +51,8 @@ pub(crate) struct Args {
     command: Vec<OsString>,
 }
 
-fn sandbox_name(text: &str) -> Result<String, String> {
+/// Accepts lower case letters, digits and `_`, with a letter first.
+fn parse_sandbox_name(text: &str) -> Result<String, String> {
     let plain = text.starts_with(|c: char| c.is_ascii_lowercase())
         && text.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
     if plain { Ok(text.to_owned()) } else { Err("lower case letters, digits and `_`".to_owned()) }
@@ -59,7 +60,7 @@ fn sandbox_name(text: &str) -> Result<String, String> {
 
 impl Args {
     pub(crate) fn run(self, _: &mut CommandOutput) -> Result<u8, Failure> {
-        let (dirs, here) = project(self.project.clone())?;
+        let (dirs, here) = dirs_and_project(self.project.clone())?;
         let [program, arguments @ ..] = self.command.as_slice() else {
             return Err(Failure::new("there is no command"));
         };
@@ -86,9 +87,12 @@ impl Args {
                     .write_all(clash_policy::text::escape_hidden(&text).as_bytes());
             }
         }
-        Ok(status(end))
+        Ok(exit_status(end))
     }
 
+    /// Runs the command to its end and reports its use of the system. Without `--sandbox` it
+    /// runs with all rights of the user, after a warning. Fails for a sandbox that needs the
+    /// monitor: a process can have only one listener.
     fn observe(
         &self,
         dirs: &Dirs,
@@ -149,6 +153,7 @@ impl Args {
     }
 }
 
+/// The failure with the exit status of the process that could not start, else 125.
 fn failure(error: ObserveError) -> Failure {
     let status = match &error {
         ObserveError::NotStarted { status, .. } => u8::try_from(*status).ok(),
@@ -157,7 +162,8 @@ fn failure(error: ObserveError) -> Failure {
     Failure { status: status.unwrap_or(exit::NO_SANDBOX), ..Failure::from(error) }
 }
 
-fn status(end: ObservedEnd) -> u8 {
+/// The exit status of the command, or 128 plus its signal.
+fn exit_status(end: ObservedEnd) -> u8 {
     let code = match end {
         ObservedEnd::Exit(code) => code,
         ObservedEnd::Signal(signal) => 128 + signal,
@@ -165,6 +171,7 @@ fn status(end: ObservedEnd) -> u8 {
     u8::try_from(code).unwrap_or(exit::FAILED)
 }
 
+/// Adds one observation. A directory that was only read counts as listed.
 fn note(touched: &mut TouchedResources, observed: Observed) {
     match observed {
         Observed::File { path, caps } if path.is_dir() && caps == clash_policy::FileCaps::READ => {
@@ -223,7 +230,7 @@ fn as_json(touched: &TouchedResources, proposal: &SandboxProposal, end: Observed
     };
     let addresses: Vec<String> = touched.addresses.iter().map(ToString::to_string).collect();
     json!({
-        "status": status(end), "files": files, "listed": shown(&touched.listed),
+        "status": exit_status(end), "files": files, "listed": shown(&touched.listed),
         "names": touched.names, "addresses": addresses, "sockets": shown(&touched.sockets),
         "ports": touched.ports, "proposal": {"fs": grants, "withheld": withheld, "net": proposal.net.source(), "hosts": proposal.hosts},
     })

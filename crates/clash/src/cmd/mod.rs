@@ -102,6 +102,8 @@ enum ClashVerb {
     },
 }
 
+/// Parses the arguments and runs the verb. Returns the exit status; a failure is printed to
+/// standard error.
 pub(crate) fn main(args: &[OsString]) -> u8 {
     let cli = match CommandLine::try_parse_from(args) {
         Ok(cli) => cli,
@@ -147,8 +149,9 @@ impl ClashVerb {
     }
 }
 
-/// The directories, and the project that `--project` or the working directory names.
-fn project(given: Option<PathBuf>) -> Result<(Dirs, PathBuf), Failure> {
+/// The directories, and the project: the real path of `given`, or the one found from the
+/// working directory. Fails if `given` does not exist.
+fn dirs_and_project(given: Option<PathBuf>) -> Result<(Dirs, PathBuf), Failure> {
     let dirs = Dirs::from_env()?;
     let project = match given {
         Some(path) => std::fs::canonicalize(&path).map_err(|error| {

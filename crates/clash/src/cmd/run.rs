@@ -23,7 +23,7 @@ use clash_sandbox::launch;
 use clash_sandbox::plan::nesting::NestingError;
 use clash_sandbox::plan::{GrantReason, PathGrant, PlanRequest, SandboxPlan, TemporaryPaths, plan};
 
-use super::project;
+use super::dirs_and_project;
 use crate::compiler::compiler_path;
 use crate::dirs::{Dirs, create_private};
 use crate::doors::door_program;
@@ -67,7 +67,7 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(self) -> Result<u8, Failure> {
-        let (dirs, project) = project(self.project)?;
+        let (dirs, project) = dirs_and_project(self.project)?;
         let [name, args @ ..] = self.command.as_slice() else {
             return Err(Failure { status: exit::USAGE, ..Failure::new("no agent to run") });
         };
@@ -80,7 +80,7 @@ impl Args {
         if sandbox.unrestricted {
             return Err(Failure::new(format!("sandbox {} is unrestricted", sandbox.name)));
         }
-        let Some(program) = find(name) else {
+        let Some(program) = find_program(name) else {
             return Err(Failure {
                 status: exit::NOT_FOUND,
                 ..Failure::new(format!("`{}` not found", name.to_string_lossy()))
@@ -170,6 +170,8 @@ struct AgentRoom<'a> {
 const RUN: FileCaps = FileCaps::READ.union(FileCaps::EXECUTE);
 
 impl<'a> AgentRoom<'a> {
+    /// Collects the paths of the room. Creates the agent's state directories and, if clash is
+    /// installed for the agent, those of clash.
     fn new(
         dirs: &'a Dirs,
         project: &'a Path,
@@ -197,21 +199,22 @@ impl<'a> AgentRoom<'a> {
             room.grant(&path, RUN);
         }
         if wired {
-            room.own_places()?;
+            room.grant_own_places()?;
         }
         Ok(room)
     }
 
+    /// Grants rights to a path by its real path. A missing path needs no grant.
     fn grant(&mut self, path: &Path, caps: FileCaps) {
-        // A path that does not exist needs no grant.
         if let Ok(path) = path.canonicalize() {
             self.grants.push(PathGrant { path, caps, why: GrantReason::Launcher });
         }
     }
 
-    /// Grants the paths that clash itself needs in the room. Policies, clash's programs and
-    /// the records of trust can be read there and not written.
-    fn own_places(&mut self) -> Result<(), Failure> {
+    /// Grants the paths that clash itself needs in the room. Sessions, caches and doors can
+    /// be written; policies, clash's programs and the records of trust can only be read.
+    /// Fails if a policy is a link.
+    fn grant_own_places(&mut self) -> Result<(), Failure> {
         let sessions = sessions_dir(self.dirs);
         create_private(&sessions)?;
         self.grant(&sessions, FileCaps::ALL);
@@ -257,7 +260,7 @@ impl<'a> AgentRoom<'a> {
     }
 
     /// The plan. For an agent that clash is installed for, also whether rooms can be made
-    /// inside.
+    /// inside; if not because of names or namespaces, the plan confines more instead.
     fn plan(
         mut self,
         sandbox: &Sandbox,
@@ -267,7 +270,7 @@ impl<'a> AgentRoom<'a> {
         if !wired {
             return Ok((self.plan_for(sandbox.clone())?, None));
         }
-        let mut plan = self.plan_for(self.protected(sandbox.clone()))?;
+        let mut plan = self.plan_for(self.with_held_paths(sandbox.clone()))?;
         match plan.with_rooms_inside() {
             // Launchers inside make no rooms anyway, so the plan without rooms inside is
             // used, which confines more.
@@ -281,7 +284,7 @@ impl<'a> AgentRoom<'a> {
     /// The sandbox with its persistence paths as rules that mounts can enforce: a room with
     /// rooms inside has no other mechanism. The rooms of the actions protect persistence
     /// paths that do not exist yet.
-    fn protected(&self, mut sandbox: Sandbox) -> Sandbox {
+    fn with_held_paths(&self, mut sandbox: Sandbox) -> Sandbox {
         let protect = std::mem::take(&mut sandbox.protect);
         sandbox.protect.standard = false;
         let whole = |keep| matches!(keep, KeepMode::Always | KeepMode::Existing);
@@ -290,22 +293,23 @@ impl<'a> AgentRoom<'a> {
             let path = self.project.join(entry.path);
             let linked = path.symlink_metadata().is_ok_and(|meta| meta.is_symlink());
             if path.exists() && !linked {
-                hold(&mut sandbox, &path);
+                deny_changes(&mut sandbox, &path);
             }
         }
         sandbox
     }
 
+    /// Plans the sandbox with the agent's state and its read-only settings. The cage leaves
+    /// them out: it would hide the agent's own state from the agent.
     fn plan_for(&self, mut sandbox: Sandbox) -> Result<SandboxPlan, LauncherError> {
         let disk = Disk::default();
         for path in &self.state {
-            rule(&mut sandbox, path, Effect::Allow, FileCaps::ALL);
+            add_rule(&mut sandbox, path, Effect::Allow, FileCaps::ALL);
         }
         for path in &self.fixed {
-            rule(&mut sandbox, path, Effect::Allow, FileCaps::READ);
-            hold(&mut sandbox, path);
+            add_rule(&mut sandbox, path, Effect::Allow, FileCaps::READ);
+            deny_changes(&mut sandbox, path);
         }
-        // The cage of an action would hide the agent's own state from the agent.
         let mut cage = self.dirs.cage(self.project, &disk);
         let fixed: Vec<PathBuf> = self.fixed.iter().map(|path| disk.real(path)).collect();
         let state: Vec<PathBuf> = self.state.iter().map(|path| disk.real(path)).collect();
@@ -333,19 +337,20 @@ impl<'a> AgentRoom<'a> {
 }
 
 /// Denies changes of a path.
-fn hold(sandbox: &mut Sandbox, path: &Path) {
-    rule(sandbox, path, Effect::Deny, FileCaps::CHANGE);
+fn deny_changes(sandbox: &mut Sandbox, path: &Path) {
+    add_rule(sandbox, path, Effect::Deny, FileCaps::CHANGE);
 }
 
-fn rule(sandbox: &mut Sandbox, path: &Path, effect: Effect, caps: FileCaps) {
+/// Adds a rule for a path and everything below it. A path that is not UTF-8 gets none.
+fn add_rule(sandbox: &mut Sandbox, path: &Path, effect: Effect, caps: FileCaps) {
     let Some(path) = path.to_str() else { return };
     let pattern = PathPattern::Subpath { path: path.to_owned(), follow_worktrees: false };
     let span = sandbox.span.clone();
     sandbox.fs.push(FsRule { pattern, effect, caps, writes: WriteTarget::InPlace, span });
 }
 
-/// The program that a shell would start, without links.
-fn find(name: &OsStr) -> Option<PathBuf> {
+/// The program that a shell would start, without links. `None` if there is none.
+fn find_program(name: &OsStr) -> Option<PathBuf> {
     let named = Path::new(name);
     if named.components().count() > 1 {
         return named.canonicalize().ok().filter(|path| path.is_file());
@@ -354,6 +359,7 @@ fn find(name: &OsStr) -> Option<PathBuf> {
     path.iter().map(|dir| dir.join(named)).find(|path| is_program(path))?.canonicalize().ok()
 }
 
+/// True for a file with an execute bit.
 fn is_program(path: &Path) -> bool {
     use std::os::unix::fs::PermissionsExt;
     std::fs::metadata(path)
@@ -362,16 +368,17 @@ fn is_program(path: &Path) -> bool {
 
 /// The directories in which the program and its interpreter are installed.
 fn installation(program: &Path, home: &Path) -> Vec<PathBuf> {
-    let mut found = vec![around(program, home)];
+    let mut found = vec![installation_dir(program, home)];
     if let Some(interpreter) = interpreter(program) {
-        found.push(around(&interpreter, home));
+        found.push(installation_dir(&interpreter, home));
     }
     found
 }
 
-/// The directory that belongs to a program: `node_modules`, the directory above `bin`, or
-/// its own. Only the program itself if that directory is shared, for example `/usr/local`.
-fn around(program: &Path, home: &Path) -> PathBuf {
+/// The directory that belongs to a program: the outermost `node_modules`, the directory above
+/// `bin`, or its own. Only the program itself if that directory is shared, for example
+/// `/usr/local`, or contains the home.
+fn installation_dir(program: &Path, home: &Path) -> PathBuf {
     let modules = program.ancestors().filter(|dir| dir.ends_with("node_modules")).last();
     let dir = program.parent().unwrap_or(program);
     let prefix = dir.parent().filter(|_| dir.ends_with("bin"));
@@ -395,7 +402,7 @@ fn interpreter(program: &Path) -> Option<PathBuf> {
         Some(name) if name == "env" => words.find(|word| !word.starts_with('-'))?,
         _ => first,
     };
-    find(OsStr::new(named))
+    find_program(OsStr::new(named))
 }
 
 #[cfg(test)]
@@ -414,7 +421,7 @@ mod tests {
             ("/home/u/agent", "/home/u/agent"),
             ("/usr/local/bin/pi", "/usr/local/bin/pi"),
         ] {
-            assert_eq!(around(Path::new(program), home), Path::new(expected));
+            assert_eq!(installation_dir(Path::new(program), home), Path::new(expected));
         }
     }
 
@@ -428,7 +435,7 @@ mod tests {
         };
         let shell = Path::new("/bin/sh").canonicalize().ok();
         assert_eq!(of("#!/bin/sh -e"), shell);
-        assert_eq!(of("#!/usr/bin/env -S sh -e"), find(OsStr::new("sh")));
+        assert_eq!(of("#!/usr/bin/env -S sh -e"), find_program(OsStr::new("sh")));
         assert_eq!(of("no script"), None);
     }
 }

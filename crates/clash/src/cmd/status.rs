@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::log::{self, ActionFilter, StoryQuery};
 use super::wiring::trial::{self, TrialOutcome};
 use super::wiring::{AgentWiring, SettingsContent};
-use super::{project, unless_closed};
+use super::{dirs_and_project, unless_closed};
 use crate::dirs::Dirs;
 use crate::policy::LoadedPolicy;
 use crate::story::ActionStory;
@@ -61,7 +61,7 @@ struct AgentState {
 
 impl Args {
     pub(crate) fn run(self, out: &mut CommandOutput) -> Result<u8, Failure> {
-        let (dirs, project) = project(self.project)?;
+        let (dirs, project) = dirs_and_project(self.project)?;
         let status = StatusScreen {
             policy: LoadedPolicy::load(&dirs, &project, None)
                 .map_err(denies_all)

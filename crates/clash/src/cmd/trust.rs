@@ -15,7 +15,7 @@ use clash_protocol::trust::{
 use serde_json::{Value, json};
 
 use super::policy::diff;
-use super::{project, unless_closed};
+use super::{dirs_and_project, unless_closed};
 use crate::dirs::{Dirs, write_private};
 use crate::exit;
 use crate::policy::{LoadedPolicy, PolicyFiles};
@@ -51,7 +51,7 @@ impl Args {
         if self.revoke {
             return revoke(out, self.dir);
         }
-        let (dirs, project) = project(self.dir)?;
+        let (dirs, project) = dirs_and_project(self.dir)?;
         let project = project.canonicalize()?;
         let (policy, trusted, now) = look_at(&dirs, &project)?;
         let file = record_path(&dirs.trust(), &policy.project);
@@ -153,7 +153,7 @@ fn effect(
         out.line("No change was found, and not every action was compared.")?;
     } else {
         out.line("Trusted, it would change what is permitted:")?;
-        diff::text(out, &found)?;
+        diff::print_comparison(out, &found)?;
     }
     out.line("")?;
     Ok(())
@@ -164,7 +164,7 @@ fn revoke(out: &mut CommandOutput, dir: Option<PathBuf>) -> Result<u8, Failure> 
     let project = match dir {
         // The project may have been removed since.
         Some(dir) => dir.canonicalize().or_else(|_| std::path::absolute(&dir))?,
-        None => project(None)?.1.canonicalize()?,
+        None => dirs_and_project(None)?.1.canonicalize()?,
     };
     match std::fs::remove_file(record_path(&dirs.trust(), &project)) {
         Ok(()) => unless_closed(out.line(format!("{} is no longer trusted", project.display()))),

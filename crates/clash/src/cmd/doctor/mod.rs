@@ -18,7 +18,7 @@ use clash_sandbox::facts::HostFacts;
 use clash_sandbox::host;
 use serde_json::{Value, json};
 
-use super::{project, unless_closed};
+use super::{dirs_and_project, unless_closed};
 use crate::dirs::Dirs;
 use crate::exit;
 use crate::ui::{CommandOutput, Failure, ProgressLine, TextTone};
@@ -134,7 +134,7 @@ type DoctorPage = Vec<(&'static str, Vec<DoctorFinding>)>;
 
 impl Args {
     pub(crate) fn run(self, out: &mut CommandOutput) -> Result<u8, Failure> {
-        let (dirs, project) = project(self.project)?;
+        let (dirs, project) = dirs_and_project(self.project)?;
         let record = dirs.host_record();
         let recorded = host::read_recorded(&record);
         let host = host::probe_and_record(&record);

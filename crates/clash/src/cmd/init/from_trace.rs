@@ -7,7 +7,7 @@ use std::path::Path;
 use clash_history::ReadTally;
 use clash_history::evidence::{ActionScene, HistoryEvidence};
 
-use crate::cmd::policy::backtest::{BacktestCounts, of_histories};
+use crate::cmd::policy::backtest::{BacktestCounts, count_decisions};
 use crate::dirs::Dirs;
 use crate::exit;
 use crate::history::{not_understood, replay, selected_histories};
@@ -57,7 +57,7 @@ pub(crate) fn learn(dirs: &Dirs, here: &Path, what: &str) -> Result<LearnedPolic
     // Any path will do, because the policy loads no file beside it.
     let place = dirs.user_policies[0].clone();
     let compiled = PolicyFiles::single(&place).with_text(&place, &source).compile()?;
-    let counts = of_histories(dirs, here, &compiled, &histories);
+    let counts = count_decisions(dirs, here, &compiled, &histories);
     Ok(LearnedPolicy { source, evidence, tally, counts })
 }
 

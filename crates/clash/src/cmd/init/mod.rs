@@ -28,7 +28,7 @@ use super::policy::backtest::{self, BacktestCounts};
 use super::policy::change::{FileChange, make_all, read};
 use super::policy::edit::trusts_project;
 use super::policy::import::{self, ImportedFile};
-use super::{project, unless_closed};
+use super::{dirs_and_project, unless_closed};
 use crate::dirs::Dirs;
 use crate::ecosystems::{self, DetectedProject, DetectedToolchain, ECOSYSTEMS};
 use crate::policy::{LoadedPolicy, PolicyFiles};
@@ -124,7 +124,7 @@ struct InitProject {
 
 impl Args {
     pub(crate) fn run(self, out: &mut CommandOutput) -> Result<u8, Failure> {
-        let (dirs, root) = project(self.project.clone())?;
+        let (dirs, root) = dirs_and_project(self.project.clone())?;
         if let Some(history) = self.from_trace.as_ref().filter(|_| !self.yes) {
             return from_trace::run(out, &dirs, &root, history);
         }
@@ -278,7 +278,7 @@ impl Args {
         };
         let mut policies = vec![(file.clone(), text)];
         let mut changes =
-            import::beside(&wanted.imports, &project.dirs, &project.root, &mut policies)?;
+            import::plan_modules(&wanted.imports, &project.dirs, &project.root, &mut policies)?;
         for (file, text) in policies {
             changes.push(FileChange::replace(&file, text)?);
         }
@@ -550,7 +550,7 @@ fn print_in_short(out: &mut CommandOutput, proposal: &PolicyProposal) -> Result<
 /// none.
 fn count_past_decisions(project: &InitProject, policy: &LoadedPolicy) -> Option<BacktestCounts> {
     let histories = clash_history::all_histories(&history::roots(&project.dirs));
-    let counts = backtest::of_histories(&project.dirs, &project.root, policy, &histories);
+    let counts = backtest::count_decisions(&project.dirs, &project.root, policy, &histories);
     (counts.all() > 0).then_some(counts)
 }
 

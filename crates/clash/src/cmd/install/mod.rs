@@ -54,7 +54,7 @@ pub(crate) struct InstallArgs {
 #[derive(Debug, clap::Args)]
 struct AgentSelection {
     /// The agent; every agent found on this machine if not given
-    #[arg(long, value_name = "AGENT", value_parser = agent)]
+    #[arg(long, value_name = "AGENT", value_parser = parse_agent)]
     agent: Option<&'static Agent>,
     /// Use the settings of this project, not your own
     #[arg(long)]
@@ -64,7 +64,8 @@ struct AgentSelection {
     managed: bool,
 }
 
-fn agent(name: &str) -> Result<&'static Agent, String> {
+/// The known agent of this name; otherwise the list of known names.
+fn parse_agent(name: &str) -> Result<&'static Agent, String> {
     agents::find_agent(name).ok_or_else(|| {
         let known: Vec<&str> = AGENTS.iter().map(|agent| agent.name).collect();
         format!("known are {}", known.join(", "))
@@ -72,6 +73,8 @@ fn agent(name: &str) -> Result<&'static Agent, String> {
 }
 
 impl AgentSelection {
+    /// The scope of the settings: the whole machine, the project of the working directory, or
+    /// the user.
     fn scope(&self, dirs: &Dirs) -> Result<InstallScope, Failure> {
         Ok(if self.managed {
             InstallScope::Managed
@@ -82,7 +85,8 @@ impl AgentSelection {
         })
     }
 
-    /// The selected agents, and the scope of their settings.
+    /// The selected agents, and the scope of their settings. Without a name, every agent on
+    /// this machine; fails if there is none.
     fn resolve(&self, dirs: &Dirs) -> Result<(Vec<&'static Agent>, InstallScope), Failure> {
         let scope = self.scope(dirs)?;
         let found = match self.agent {
@@ -165,15 +169,17 @@ struct InstallJob<'a> {
 }
 
 impl InstallJob<'_> {
-    /// Installs clash for one agent. Returns true if a settings file changed.
+    /// Installs clash for one agent: refuses an old client, edits its settings files, places
+    /// the programs and tries the result. Returns true if a settings file changed. With
+    /// `--dry-run`, prints the new settings and changes nothing.
     fn install(&self, agent: &Agent, out: &mut CommandOutput) -> Result<bool, Failure> {
         if !self.args.dry_run {
             refuse_old(agent)?;
         }
-        // Clash plans every file before it changes the first one.
+        // Every file is planned before the first one is changed.
         let mut planned = Vec::new();
         let mut sandbox_off = None;
-        for wired in files(self.target, agent, self.scope)? {
+        for wired in settings_files(self.target, agent, self.scope)? {
             let before = read(&wired.file)?;
             let after = wired.edit.install(&before);
             let after = after.map_err(|error| unusable(&wired.file, &error))?;
@@ -187,14 +193,14 @@ impl InstallJob<'_> {
             }
             return Ok(false);
         }
-        programs::place(self.target)?;
+        programs::place_programs(self.target)?;
         let mut changed = Vec::new();
         for (file, before, after) in planned {
             if before == after {
                 out.line(format!("clash is in {} already", file.display()))?;
                 continue;
             }
-            write(self.target, &file, &before, &after)?;
+            replace_settings(self.target, &file, &before, &after)?;
             if after.starts_with("#!") {
                 let program = std::os::unix::fs::PermissionsExt::from_mode(0o755);
                 fs::set_permissions(&file, program).map_err(|error| cannot_write(&file, &error))?;
@@ -207,12 +213,18 @@ impl InstallJob<'_> {
         if let Some(change) = sandbox_off {
             out.line(format!("{}: its own sandbox is off now: {change}", agent.title))?;
         }
-        self.report(agent, !changed.is_empty(), out)?;
+        self.try_and_report(agent, !changed.is_empty(), out)?;
         Ok(!changed.is_empty())
     }
 
-    /// Tries the new settings and prints the result.
-    fn report(&self, agent: &Agent, changed: bool, out: &mut CommandOutput) -> Result<(), Failure> {
+    /// Tries the new settings with a harmless command, and prints the result. Fails if the
+    /// trial fails; the settings then stay.
+    fn try_and_report(
+        &self,
+        agent: &Agent,
+        changed: bool,
+        out: &mut CommandOutput,
+    ) -> Result<(), Failure> {
         let wiring = AgentWiring::look(self.target, agent, self.scope);
         let project = project_of(&std::env::current_dir()?, &self.dirs.home);
         let title = agent.title;
@@ -241,7 +253,7 @@ impl InstallJob<'_> {
 }
 
 /// Replaces a settings file, and keeps a copy of the old one.
-fn write(dirs: &Dirs, file: &Path, before: &str, after: &str) -> Result<(), Failure> {
+fn replace_settings(dirs: &Dirs, file: &Path, before: &str, after: &str) -> Result<(), Failure> {
     if let Some(dir) = file.parent() {
         fs::create_dir_all(dir).map_err(|error| cannot_write(dir, &error))?;
     }
@@ -253,7 +265,11 @@ fn write(dirs: &Dirs, file: &Path, before: &str, after: &str) -> Result<(), Fail
 }
 
 /// The settings files of an agent. Fails if the agent has none of this scope.
-fn files(dirs: &Dirs, agent: &Agent, scope: &InstallScope) -> Result<Vec<WiredFile>, Failure> {
+fn settings_files(
+    dirs: &Dirs,
+    agent: &Agent,
+    scope: &InstallScope,
+) -> Result<Vec<WiredFile>, Failure> {
     let files = (agent.files)(&dirs.for_agents(), scope);
     if files.is_empty() {
         return Err(Failure::new(format!("{} has no settings of that kind", agent.title)));
@@ -279,14 +295,16 @@ fn refuse_old(agent: &Agent) -> Result<(), Failure> {
     .hint(format!("update {} and try again", agent.abilities.program)))
 }
 
-/// The version that `PROGRAM --version` prints.
+/// The first version number that `PROGRAM --version` prints. Runs the program. `None` if it
+/// cannot be run or prints none.
 pub(super) fn version_of(program: &str) -> Option<[u32; 3]> {
     let output = Command::new(program).arg("--version").stdin(Stdio::null()).output().ok()?;
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    said.split(|c: char| !c.is_ascii_digit() && c != '.').find_map(version)
+    said.split(|c: char| !c.is_ascii_digit() && c != '.').find_map(parse_version)
 }
 
-fn version(word: &str) -> Option<[u32; 3]> {
+/// Reads `1.2` or `1.2.3`; more parts are ignored.
+fn parse_version(word: &str) -> Option<[u32; 3]> {
     let mut parts = word.split('.').map(|part| part.parse().ok());
     let version = [parts.next()??, parts.next()??, parts.next().flatten().unwrap_or(0)];
     Some(version)
@@ -301,6 +319,7 @@ pub(super) fn read(file: &Path) -> Result<String, Failure> {
     }
 }
 
+/// Removes a file. A missing one is fine.
 fn remove_if_there(path: &Path) -> Result<(), Failure> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error.into()),

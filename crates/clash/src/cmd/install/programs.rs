@@ -12,10 +12,11 @@ use crate::ui::Failure;
 /// The programs that agents call. They are beside the running one.
 const PROGRAMS: [&str; 3] = ["clash", "clash-compile", "clash-door"];
 
-/// Copies clash to a directory that no sandbox can change. For example, a build that may
-/// write cargo's `bin` directory must not replace the program that confines it. A shell
-/// prefix is one path without arguments, so it is clash under another name.
-pub(super) fn place(dirs: &Dirs) -> Result<(), Failure> {
+/// Copies clash, its compiler and the door program to a directory that no sandbox can change,
+/// and links the shell launchers to it. For example, a build that may write cargo's `bin`
+/// directory must not replace the program that confines it. A shell prefix is one path
+/// without arguments, so it is clash under another name.
+pub(super) fn place_programs(dirs: &Dirs) -> Result<(), Failure> {
     let own = std::env::current_exe()?;
     let link = dirs.for_agents().shell_launcher();
     let dir = link.parent().unwrap_or(&dirs.state);
@@ -48,7 +49,7 @@ fn make_dir(dirs: &Dirs, dir: &Path) -> io::Result<()> {
     if for_everybody { fs::create_dir_all(dir) } else { create_private(dir) }
 }
 
-/// True if the installed copy equals the running program.
+/// True if all installed copies equal the programs beside the running one.
 pub(in crate::cmd) fn is_current(dirs: &Dirs) -> bool {
     let own = std::env::current_exe().unwrap_or_default();
     PROGRAMS.iter().all(|name| {
@@ -57,13 +58,15 @@ pub(in crate::cmd) fn is_current(dirs: &Dirs) -> bool {
     })
 }
 
+/// True if both files can be read and have the same bytes.
 fn same_content(a: &Path, b: &Path) -> bool {
     let length = |path| fs::metadata(path).map(|meta| meta.len()).ok();
     length(a).is_some() && length(a) == length(b) && fs::read(a).ok() == fs::read(b).ok()
 }
 
-/// Removes the programs. Sessions that still run with the old settings then fail closed.
-pub(super) fn remove(dirs: &Dirs) -> Result<(), Failure> {
+/// Removes the installed programs and links. Sessions that still run with the old settings
+/// then fail closed.
+pub(super) fn remove_programs(dirs: &Dirs) -> Result<(), Failure> {
     for name in PROGRAMS.into_iter().chain(["clash-sh", "clash-shell"]) {
         remove_if_there(&dirs.installed(name))?;
     }

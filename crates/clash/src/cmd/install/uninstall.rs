@@ -6,7 +6,8 @@ use std::fs;
 use super::super::unless_closed;
 use super::super::wiring::AgentWiring;
 use super::{
-    AgentSelection, cannot_write, leftovers, programs, read, remove_if_there, unusable, write,
+    AgentSelection, cannot_write, leftovers, programs, read, remove_if_there, replace_settings,
+    unusable,
 };
 use crate::dirs::Dirs;
 use crate::settings_backup;
@@ -40,9 +41,9 @@ impl UninstallArgs {
         let scope = self.which.scope(&dirs)?;
         let dirs = if scope == InstallScope::Managed { dirs.of_machine() } else { dirs };
         let mut failed = Vec::new();
-        for agent in self.meant(&dirs, &scope) {
-            for wired in super::files(&dirs, agent, &scope)? {
-                if let Err(failure) = uninstall(&dirs, &wired, self.dry_run, out) {
+        for agent in self.selected_agents(&dirs, &scope) {
+            for wired in super::settings_files(&dirs, agent, &scope)? {
+                if let Err(failure) = uninstall_from(&dirs, &wired, self.dry_run, out) {
                     failed.push(failure);
                 }
             }
@@ -58,7 +59,7 @@ impl UninstallArgs {
         }
         let left = still_wired(&dirs, &scope);
         if left.is_empty() {
-            programs::remove(&dirs)?;
+            programs::remove_programs(&dirs)?;
         }
         if self.purge {
             if !left.is_empty() {
@@ -72,9 +73,8 @@ impl UninstallArgs {
         unless_closed(Ok(()))
     }
 
-    /// The named agent, or every agent with clash in its settings. A file that clash cannot
-    /// read counts, because it may have entries of clash.
-    fn meant(&self, dirs: &Dirs, scope: &InstallScope) -> Vec<&'static Agent> {
+    /// The named agent, or every agent of [`still_wired`].
+    fn selected_agents(&self, dirs: &Dirs, scope: &InstallScope) -> Vec<&'static Agent> {
         match self.which.agent {
             Some(agent) => vec![agent],
             None => still_wired(dirs, scope),
@@ -82,6 +82,8 @@ impl UninstallArgs {
     }
 }
 
+/// The agents with clash in the user's or, for that scope, the machine's settings. A file
+/// that clash cannot read counts, because it may have entries of clash.
 fn still_wired(dirs: &Dirs, scope: &InstallScope) -> Vec<&'static Agent> {
     let scope =
         if *scope == InstallScope::Managed { &InstallScope::Managed } else { &InstallScope::User };
@@ -92,7 +94,9 @@ fn still_wired(dirs: &Dirs, scope: &InstallScope) -> Vec<&'static Agent> {
     AGENTS.iter().copied().filter(is_wired).collect()
 }
 
-fn uninstall(
+/// Removes clash's entries from one settings file, and the file itself if it had nothing
+/// else. Keeps a copy of the old file. With `dry_run`, prints the new settings only.
+fn uninstall_from(
     dirs: &Dirs,
     wired: &WiredFile,
     dry_run: bool,
@@ -109,11 +113,10 @@ fn uninstall(
     }
     let plain = fs::symlink_metadata(file).is_ok_and(|meta| meta.is_file());
     if after.trim().is_empty() && plain && read(file)? == before {
-        // The file had only entries of clash.
         settings_backup::keep(dirs, file, &before).map_err(|error| cannot_write(file, &error))?;
         remove_if_there(file)?;
     } else {
-        write(dirs, file, &before, &after)?;
+        replace_settings(dirs, file, &before, &after)?;
     }
     leftovers::remove_old_backup(file, &after)?;
     Ok(out.line(format!("clash is out of {}", file.display()))?)

@@ -17,7 +17,7 @@ use clash_policy::decide::{Decision, DecisionCause};
 use serde_json::{Value, json};
 
 use super::files;
-use crate::cmd::{project, unless_closed};
+use crate::cmd::{dirs_and_project, unless_closed};
 use crate::decision::ProjectJudge;
 use crate::dirs::Dirs;
 use crate::history::{PastAction, not_understood, replay, selected_histories, since};
@@ -59,12 +59,12 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(self, out: &mut CommandOutput) -> Result<u8, Failure> {
-        let (dirs, here) = project(self.project.clone())?;
+        let (dirs, here) = dirs_and_project(self.project.clone())?;
         let policy = files(self.policy.as_deref(), self.project.clone())?.compile()?;
         let against = self
             .against
             .as_deref()
-            .map(|file| super::alone(file)?.compile().map_err(Failure::from));
+            .map(|file| super::single_file(file)?.compile().map_err(Failure::from));
         let against = against.transpose()?;
         let histories = selected_histories(&dirs, self.from.as_deref())?;
         let mut test = Backtest::new(&dirs, &policy, against.as_ref());
@@ -78,14 +78,14 @@ impl Args {
         unless_closed(if self.json {
             out.json(&found.into_json(&tally))
         } else {
-            found.text(out, &tally, against.is_some())
+            found.print(out, &tally, against.is_some())
         })
     }
 }
 
 /// Counts the decisions of a policy about the past actions in these histories. All
-/// histories of this machine: `clash_history::all(&history::roots(dirs))`.
-pub(in crate::cmd) fn of_histories(
+/// histories of this machine: `clash_history::all_histories(&history::roots(dirs))`.
+pub(in crate::cmd) fn count_decisions(
     dirs: &Dirs,
     here: &Path,
     policy: &LoadedPolicy,
@@ -150,7 +150,7 @@ struct BacktestVerdict {
 impl BacktestVerdict {
     fn new(decision: &Decision) -> Self {
         let sandbox = decision.sandbox.as_ref().map(|sandbox| sandbox.name.clone());
-        Self { effect: decision.effect, sandbox, cause: cause(decision) }
+        Self { effect: decision.effect, sandbox, cause: describe_cause(decision) }
     }
 
     /// The hook's answer if it cannot decide.
@@ -160,7 +160,7 @@ impl BacktestVerdict {
 }
 
 /// The rule behind a decision, or another cause.
-fn cause(decision: &Decision) -> String {
+fn describe_cause(decision: &Decision) -> String {
     let Some(part) = decision.decisive() else { return "nothing was decided".to_owned() };
     let judged =
         part.judged.as_ref().filter(|it| it.effect == part.effect && it.effect > Effect::Allow);
@@ -192,6 +192,7 @@ struct CauseGroup {
     example: String,
 }
 
+/// The counts, and the causes of asks and denials.
 #[derive(Debug, Default)]
 struct BacktestFindings {
     counts: BacktestCounts,
@@ -203,6 +204,7 @@ struct BacktestFindings {
     changes: HashMap<(BacktestVerdict, BacktestVerdict), CauseGroup>,
 }
 
+/// A run over past actions. Equal calls are decided once.
 struct Backtest<'a> {
     dirs: &'a Dirs,
     policy: &'a LoadedPolicy,
@@ -219,6 +221,7 @@ impl<'a> Backtest<'a> {
         Self { dirs, policy, against, grounds, known, found: BacktestFindings::default() }
     }
 
+    /// Decides one past action by the policy and the other one, and counts it.
     fn note(&mut self, past: &PastAction) {
         let (verdict, other) = self.verdicts(past);
         let found = &mut self.found;
@@ -237,6 +240,8 @@ impl<'a> Backtest<'a> {
         }
     }
 
+    /// The verdicts of both policies. An action that cannot be read or decided counts as
+    /// denied, as the hook does.
     fn verdicts(&mut self, past: &PastAction) -> (BacktestVerdict, Option<BacktestVerdict>) {
         let mut hash = DefaultHasher::new();
         (&past.seen.agent, &past.seen.tool, &past.cwd, &past.project).hash(&mut hash);
@@ -299,7 +304,9 @@ fn by_times<K: Ord>(groups: HashMap<K, CauseGroup>) -> Vec<(K, CauseGroup)> {
 }
 
 impl BacktestFindings {
-    fn text(self, out: &mut CommandOutput, tally: &ReadTally, compared: bool) -> io::Result<()> {
+    /// Prints the counts, the most frequent causes, and the changes if two policies were
+    /// compared.
+    fn print(self, out: &mut CommandOutput, tally: &ReadTally, compared: bool) -> io::Result<()> {
         const MAX_SHOWN_CAUSES: usize = 20;
         let mut agents: Vec<&str> = self.agents.keys().copied().collect();
         agents.sort_unstable();
@@ -360,6 +367,7 @@ impl BacktestFindings {
         }
     }
 
+    /// All counts, causes and changes, without a limit on their number.
     fn into_json(self, tally: &ReadTally) -> Value {
         let BacktestCounts { allowed, asked, denied } = self.counts;
         let causes: Vec<Value> = by_times(self.causes)

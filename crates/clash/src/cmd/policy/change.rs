@@ -50,10 +50,12 @@ impl FileChange {
         Ok(Self { file: file.to_path_buf(), before, after: Some(after) })
     }
 
+    /// True if the text stays the same.
     pub(in crate::cmd) fn is_none(&self) -> bool {
         self.before == self.after
     }
 
+    /// The change as a diff, with hidden characters made visible.
     pub(in crate::cmd) fn diff(&self) -> String {
         let text = |text: &Option<String>| text.clone().unwrap_or_default();
         let name = self.file.display().to_string();
@@ -64,6 +66,8 @@ impl FileChange {
         ))
     }
 
+    /// Replaces or removes the file in one step. Fails if another program has changed it
+    /// meanwhile.
     fn apply(&self) -> io::Result<()> {
         let before = self.before.as_deref().unwrap_or_default();
         match &self.after {
@@ -88,7 +92,8 @@ pub(in crate::cmd) fn read(file: &Path) -> Result<Option<String>, Failure> {
     }
 }
 
-/// Shows changes, asks, makes them and records them. Returns `false` if it only showed them.
+/// Shows changes, asks, makes them and records them. Returns `false` if there are none, or
+/// after `--dry-run`. Fails if the user does not agree.
 pub(super) fn carry_out(
     out: &mut CommandOutput,
     dirs: &Dirs,
@@ -100,7 +105,7 @@ pub(super) fn carry_out(
         out.line("nothing to change")?;
         return Ok(false);
     }
-    if !agreed(out, &changes, how)? {
+    if !is_agreed(out, &changes, how)? {
         return Ok(false);
     }
     make_all(dirs, changes)?;
@@ -109,11 +114,12 @@ pub(super) fn carry_out(
 
 /// Makes changes that the user agreed to, and records them.
 pub(in crate::cmd) fn make_all(dirs: &Dirs, changes: Vec<FileChange>) -> Result<(), Failure> {
-    make(&changes)?;
+    apply_all(&changes)?;
     remember(dirs, changes)
 }
 
-fn agreed(
+/// Shows the changes and asks. `false` after `--dry-run`; an error after a no.
+fn is_agreed(
     out: &mut CommandOutput,
     changes: &[FileChange],
     how: ChangeOptions,
@@ -130,7 +136,8 @@ fn agreed(
     Ok(true)
 }
 
-fn make(changes: &[FileChange]) -> Result<(), Failure> {
+/// Makes the changes in order, and stops at the first failure. Earlier ones then stay.
+fn apply_all(changes: &[FileChange]) -> Result<(), Failure> {
     changes.iter().try_for_each(|change| {
         change.apply().map_err(|error| {
             Failure::new(format!("cannot change {}: {error}", change.file.display()))
@@ -138,13 +145,13 @@ fn make(changes: &[FileChange]) -> Result<(), Failure> {
     })
 }
 
-fn edits(dirs: &Dirs) -> PathBuf {
+fn edits_dir(dirs: &Dirs) -> PathBuf {
     dirs.state.join("edits")
 }
 
 /// The records of all edits, oldest first. The name of each begins with its time.
-fn recorded(dirs: &Dirs) -> Vec<PathBuf> {
-    let entries = fs::read_dir(edits(dirs)).into_iter().flatten().flatten();
+fn recorded_edits(dirs: &Dirs) -> Vec<PathBuf> {
+    let entries = fs::read_dir(edits_dir(dirs)).into_iter().flatten().flatten();
     let mut files: Vec<PathBuf> = entries
         .map(|entry| entry.path())
         .filter(|path| path.extension().is_some_and(|extension| extension == "json"))
@@ -153,12 +160,14 @@ fn recorded(dirs: &Dirs) -> Vec<PathBuf> {
     files
 }
 
+/// Records the changes for `clash policy undo`, and removes the oldest records beyond
+/// [`MAX_RECORDED_EDITS`].
 fn remember(dirs: &Dirs, changes: Vec<FileChange>) -> Result<(), Failure> {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let name = format!("{:020}-{:010}.json", since.as_nanos(), std::process::id());
     let text = serde_json::to_vec(&RecordedEdit { v: VERSION, changes })?;
-    write_private(&edits(dirs).join(name), &text)?;
-    let recorded = recorded(dirs);
+    write_private(&edits_dir(dirs).join(name), &text)?;
+    let recorded = recorded_edits(dirs);
     let old = recorded.len().saturating_sub(MAX_RECORDED_EDITS);
     recorded.iter().take(old).try_for_each(fs::remove_file)?;
     Ok(())
@@ -175,7 +184,7 @@ pub(crate) struct UndoArgs {
 impl UndoArgs {
     pub(crate) fn run(self, out: &mut CommandOutput) -> Result<u8, Failure> {
         let dirs = Dirs::from_env()?;
-        let Some(file) = recorded(&dirs).pop() else {
+        let Some(file) = recorded_edits(&dirs).pop() else {
             return Err(Failure::new("there is no change to take back"));
         };
         let edit: RecordedEdit = serde_json::from_slice(&fs::read(&file)?)?;
@@ -190,8 +199,8 @@ impl UndoArgs {
             }
             back.push(FileChange { file, before: after, after: before });
         }
-        if agreed(out, &back, self.how)? {
-            make(&back)?;
+        if is_agreed(out, &back, self.how)? {
+            apply_all(&back)?;
             fs::remove_file(&file)?;
             unless_closed(out.line("taken back"))?;
         }

@@ -39,8 +39,8 @@ pub(crate) struct Args {
 impl Args {
     pub(crate) fn run(self, out: &mut CommandOutput) -> Result<u8, Failure> {
         let (policy, mut report) = files(self.file.as_deref(), self.project)?.check()?;
-        report.warnings.extend(policy.iter().flat_map(unenforceable));
-        report.warnings.extend(policy.iter().flat_map(widening_doors));
+        report.warnings.extend(policy.iter().flat_map(warn_unenforceable));
+        report.warnings.extend(policy.iter().flat_map(warn_widening_doors));
         let CompileReport { mistakes, warnings, .. } = &report;
         let ok = mistakes.is_empty() && (!self.strict || warnings.is_empty());
         unless_closed(if self.json {
@@ -48,7 +48,7 @@ impl Args {
             let (mistakes, warnings) = (as_json(mistakes), as_json(warnings));
             out.json(&json!({"ok": ok, "mistakes": mistakes, "warnings": warnings}))
         } else {
-            text(out, &report)
+            print_report(out, &report)
         })?;
         Ok(if ok { exit::OK } else { exit::FAILED })
     }
@@ -65,7 +65,7 @@ fn as_json(found: &PolicyFinding) -> Value {
 
 /// A warning for each sandbox with a rule that this version cannot enforce. Clash refuses
 /// every command in such a sandbox.
-fn unenforceable(policy: &LoadedPolicy) -> Vec<PolicyFinding> {
+fn warn_unenforceable(policy: &LoadedPolicy) -> Vec<PolicyFinding> {
     let sandboxes = policy.sandboxes().unwrap_or_default();
     let sandboxes = sandboxes.into_iter().filter_map(|sandbox| sandbox.to_sandbox().ok());
     let finding = |sandbox: Sandbox| {
@@ -93,7 +93,7 @@ fn unenforceable(policy: &LoadedPolicy) -> Vec<PolicyFinding> {
 
 /// A warning for each door that gives a command more than its caller has: credentials, or the
 /// network. The default sandbox opens all doors, so only doors that a sandbox names count.
-fn widening_doors(policy: &LoadedPolicy) -> Vec<PolicyFinding> {
+fn warn_widening_doors(policy: &LoadedPolicy) -> Vec<PolicyFinding> {
     let doors = Dirs::from_env().ok().and_then(|dirs| named_doors(&dirs, policy).ok());
     let widening = doors.unwrap_or_default().into_iter().filter_map(|door| {
         let gain = match door.widening? {
@@ -120,7 +120,7 @@ fn widening_doors(policy: &LoadedPolicy) -> Vec<PolicyFinding> {
     widening.collect()
 }
 
-fn text(
+fn print_report(
     out: &mut CommandOutput,
     CompileReport { mistakes, warnings, .. }: &CompileReport,
 ) -> std::io::Result<()> {

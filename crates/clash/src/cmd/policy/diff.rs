@@ -10,7 +10,7 @@ use clash_policy::compare::{
 use clash_policy::{JudgeContext, PolicyPlaces};
 use serde_json::{Value, json};
 
-use super::alone;
+use super::single_file;
 use crate::cmd::unless_closed;
 use crate::decision::readable_by_tools;
 use crate::policy::LoadedPolicy;
@@ -19,7 +19,7 @@ use crate::ui::{CommandOutput, Failure, TextTone};
 
 /// Compares the decisions of two policies, not their text.
 ///
-/// Clash compiles each file alone above the built-in rules. It makes example actions for
+/// Clash compiles each file single_file above the built-in rules. It makes example actions for
 /// everything that either policy names and for things that neither names, and decides them
 /// by both. It compares the grants of sandboxes with the same name. The paths are those of
 /// an imagined machine. Prints nothing if it finds no difference.
@@ -34,9 +34,13 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(self, out: &mut CommandOutput) -> Result<u8, Failure> {
-        let (old, new) = (alone(&self.old)?.compile()?, alone(&self.new)?.compile()?);
+        let (old, new) = (single_file(&self.old)?.compile()?, single_file(&self.new)?.compile()?);
         let found = differences(&old, &new)?;
-        unless_closed(if self.json { out.json(&as_json(&found)) } else { text(out, &found) })
+        unless_closed(if self.json {
+            out.json(&as_json(&found))
+        } else {
+            print_comparison(out, &found)
+        })
     }
 }
 
@@ -51,7 +55,11 @@ pub(in crate::cmd) fn differences(
     Ok(compare((old, &old.to_layers()?), (new, &new.to_layers()?), &world)?)
 }
 
-pub(in crate::cmd) fn text(out: &mut CommandOutput, found: &PolicyComparison) -> io::Result<()> {
+/// Prints the changed actions and grants. Nothing if there is no difference.
+pub(in crate::cmd) fn print_comparison(
+    out: &mut CommandOutput,
+    found: &PolicyComparison,
+) -> io::Result<()> {
     let titles = [
         (RightsChange::More, "more permitted", TextTone::Care),
         (RightsChange::Less, "less permitted", TextTone::Good),
@@ -62,11 +70,11 @@ pub(in crate::cmd) fn text(out: &mut CommandOutput, found: &PolicyComparison) ->
             found.actions.iter().filter(|action| action.change == change).collect();
         if !changed.is_empty() {
             out.line(out.tone(tone, title))?;
-            actions(out, &changed)?;
+            print_actions(out, &changed)?;
         }
     }
     for sandbox in &found.sandboxes {
-        grants(out, sandbox)?;
+        print_grants(out, sandbox)?;
     }
     if !found.complete {
         out.line("these policies tell more actions apart than were looked at")?;
@@ -75,7 +83,7 @@ pub(in crate::cmd) fn text(out: &mut CommandOutput, found: &PolicyComparison) ->
 }
 
 /// Prints one example for all actions with the same rules and decisions.
-fn actions(out: &mut CommandOutput, changed: &[&ActionChange]) -> io::Result<()> {
+fn print_actions(out: &mut CommandOutput, changed: &[&ActionChange]) -> io::Result<()> {
     let mut alike: Vec<(&ActionChange, usize)> = Vec::new();
     for action in changed {
         let same = |(known, _): &&mut (&ActionChange, usize)| {
@@ -96,27 +104,31 @@ fn actions(out: &mut CommandOutput, changed: &[&ActionChange]) -> io::Result<()>
         out.line(format!(
             "  {}: {} → {}{more}",
             say::brief(&witness.shown),
-            outcome(old),
-            outcome(new)
+            describe_decision(old),
+            describe_decision(new)
         ))?;
     }
     Ok(())
 }
 
-fn outcome(ComparedDecision { effect, sandbox, place }: &ComparedDecision) -> String {
+fn describe_decision(ComparedDecision { effect, sandbox, place }: &ComparedDecision) -> String {
     let sandbox = sandbox.as_ref().map_or_else(String::new, |name| format!(" in {name}"));
     let place = place.as_ref().map_or_else(String::new, |span| format!(" ({span})"));
     format!("{effect}{sandbox}{place}")
 }
 
-fn grants(out: &mut CommandOutput, sandbox: &SandboxChange) -> io::Result<()> {
+fn print_grants(out: &mut CommandOutput, sandbox: &SandboxChange) -> io::Result<()> {
     out.line(format!("sandbox {} ({})", out.tone(TextTone::Strong, &sandbox.name), sandbox.place))?;
     sandbox.grants.iter().try_for_each(|GrantChange { change, what, old, new }| {
-        out.line(format!("  {}: {}: {old} → {new}", change.word(), say::brief(&grant(what))))
+        out.line(format!(
+            "  {}: {}: {old} → {new}",
+            change.word(),
+            say::brief(&describe_grant(what))
+        ))
     })
 }
 
-fn grant(what: &ComparedGrant) -> String {
+fn describe_grant(what: &ComparedGrant) -> String {
     match what {
         ComparedGrant::Path { path, caps } => format!("{path} ({})", say::words(*caps)),
         ComparedGrant::Host { host, port } => format!("host {host}:{port}"),
@@ -153,7 +165,7 @@ pub(in crate::cmd) fn as_json(found: &PolicyComparison) -> Value {
         .map(|it| {
             let grants = it.grants.iter().map(|one| {
                 json!({
-                    "change": one.change.word(), "what": grant(&one.what),
+                    "change": one.change.word(), "what": describe_grant(&one.what),
                     "old": one.old, "new": one.new,
                 })
             });

@@ -38,14 +38,14 @@ impl Args {
         unless_closed(if self.json {
             out.json(&serde_json::to_value(&docs)?)
         } else if named {
-            at_length(out, &docs)
+            print_at_length(out, &docs)
         } else {
-            in_short(out, &docs)
+            print_in_short(out, &docs)
         })
     }
 }
 
-fn in_short(
+fn print_in_short(
     out: &mut CommandOutput,
     LanguageDocs { builders, modules }: &LanguageDocs,
 ) -> io::Result<()> {
@@ -66,28 +66,28 @@ fn in_short(
     Ok(())
 }
 
-fn at_length(
+fn print_at_length(
     out: &mut CommandOutput,
     LanguageDocs { builders, modules }: &LanguageDocs,
 ) -> io::Result<()> {
     for BuilderDoc { signature, doc, .. } in builders {
         out.line(out.tone(TextTone::Strong, signature))?;
-        indented(out, doc, "  ")?;
+        print_indented(out, doc, "  ")?;
     }
     for ModuleDoc { name, doc, sandboxes, exports } in modules {
         out.line(out.tone(TextTone::Strong, name))?;
-        indented(out, doc, "  ")?;
+        print_indented(out, doc, "  ")?;
         out.line(format!("  gives {}", exports.join(", ")))?;
         for SandboxDoc { name, doc, grants } in sandboxes {
             out.line("")?;
             out.line(format!("  sandbox {}", out.tone(TextTone::Strong, name)))?;
-            indented(out, doc, "    ")?;
-            indented(out, &grants.join("\n"), "      ")?;
+            print_indented(out, doc, "    ")?;
+            print_indented(out, &grants.join("\n"), "      ")?;
         }
     }
     Ok(())
 }
 
-fn indented(out: &mut CommandOutput, text: &str, indent: &str) -> io::Result<()> {
+fn print_indented(out: &mut CommandOutput, text: &str, indent: &str) -> io::Result<()> {
     text.lines().try_for_each(|line| out.line(format!("{indent}{line}").trim_end()))
 }

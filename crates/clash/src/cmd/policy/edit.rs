@@ -11,7 +11,7 @@ use clash_syntax::edit::{self, RuleKey};
 use serde_json::{Map, Value};
 
 use super::change::{ChangeOptions, FileChange, carry_out, read};
-use crate::cmd::project;
+use crate::cmd::dirs_and_project;
 use crate::decision::{DecisionContext, decide_by};
 use crate::dirs::Dirs;
 use crate::held_path::HeldPaths;
@@ -111,22 +111,24 @@ fn unmet(wanted: &EffectDraft, decision: &Decision) -> Option<String> {
 }
 
 impl RuleArgs {
+    /// Sets or removes the rule in the text of the policy, compiles the new text, shows it,
+    /// and writes it after a yes. Fails, and changes nothing, if the text does not compile or
+    /// the rule would not decide its own example.
     fn change(self, wanted: Option<&EffectDraft>, out: &mut CommandOutput) -> Result<u8, Failure> {
-        let (dirs, project) = project(self.project.clone())?;
+        let (dirs, project) = dirs_and_project(self.project.clone())?;
         let words = self.words()?;
-        let (file, files) = self.place(&dirs, &project)?;
+        let (file, files) = self.find_policy(&dirs, &project)?;
         let before = read(&file)?.unwrap_or_default();
-        let path = self.path(&words);
+        let path = self.rule_path(&words);
         let edited = match wanted {
             Some(wanted) => edit::set(&before, &path, &wanted.source())?,
             None => edit::remove(&before, &path)?,
         };
-        // Compiles the new text before clash writes it.
         let policy = files
             .with_text(&file, &edited.source)
             .compile()
             .map_err(|error| Failure::new(format!("nothing was changed, because then {error}")))?;
-        let decision = self.decided(&policy, &words, &dirs, &project)?;
+        let decision = self.decide_example(&policy, &words, &dirs, &project)?;
         if let Some(unmet) = wanted.and_then(|wanted| unmet(wanted, &decision)) {
             let reason = say::reason(&decision);
             let message = format!("nothing was changed: {unmet} all the same: {reason}");
@@ -142,7 +144,8 @@ impl RuleArgs {
         Ok(exit::OK)
     }
 
-    /// The words of the rule. A single argument may hold a whole command.
+    /// The words of the rule. A single argument may hold a whole command. Fails for a command
+    /// with shell syntax.
     fn words(&self) -> Result<Vec<String>, Failure> {
         if canonical(&self.tool).1 != ToolKind::Shell {
             return Ok(self.words.clone());
@@ -158,8 +161,9 @@ impl RuleArgs {
         Ok(self.words.iter().flat_map(|word| word.split_whitespace()).map(str::to_owned).collect())
     }
 
-    /// The policy to change, and all policies in force with it.
-    fn place(&self, dirs: &Dirs, project: &Path) -> Result<(PathBuf, PolicyFiles), Failure> {
+    /// The policy to change, and all policies in force with it. Fails for the project scope
+    /// in the home directory, and for an unknown session.
+    fn find_policy(&self, dirs: &Dirs, project: &Path) -> Result<(PathBuf, PolicyFiles), Failure> {
         let files = PolicyFiles::in_force(dirs, project, None);
         Ok(match self.scope.as_str() {
             "project" => {
@@ -187,7 +191,8 @@ impl RuleArgs {
         })
     }
 
-    fn path(&self, words: &[String]) -> Vec<RuleKey> {
+    /// The keys of the rule: the tool, then one for each word. `*` and `?` make a glob.
+    fn rule_path(&self, words: &[String]) -> Vec<RuleKey> {
         let (tool, kind) = canonical(&self.tool);
         let wild = |word: &String| match word.as_str() {
             "**" => RuleKey::wildcard(),
@@ -205,8 +210,9 @@ impl RuleArgs {
         [RuleKey::str(tool)].into_iter().chain(words.iter().map(key)).collect()
     }
 
-    /// The decision about an example action of the rule.
-    fn decided(
+    /// The decision about an example action of the rule: its words, with `x` for each
+    /// wildcard.
+    fn decide_example(
         &self,
         policy: &LoadedPolicy,
         words: &[String],
@@ -251,6 +257,7 @@ impl RuleArgs {
     }
 }
 
+/// True if every policy in force for the project is trusted.
 pub(crate) fn trusts_project(dirs: &Dirs, project: &Path) -> Result<bool, Failure> {
     let policy = PolicyFiles::in_force(dirs, project, None).compile()?;
     for layer in policy.ir().layers() {

@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use clash_policy::compare::PolicyComparison;
 use clash_syntax::upgrade::{UpgradedSource, upgrade};
 
+use super::absolute_path;
 use super::change::{ChangeOptions, FileChange, carry_out, read};
 use super::diff::{self, differences};
-use super::whole;
-use crate::cmd::project;
+use crate::cmd::dirs_and_project;
 use crate::dirs::Dirs;
 use crate::exit;
 use crate::policy::PolicyFiles;
@@ -37,11 +37,11 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(self, out: &mut CommandOutput) -> Result<u8, Failure> {
-        let (dirs, project) = project(None)?;
+        let (dirs, project) = dirs_and_project(None)?;
         let files = if self.files.is_empty() {
-            in_force(&dirs, &project)
+            existing_policies(&dirs, &project)
         } else {
-            self.files.iter().map(|file| whole(file)).collect::<Result<_, _>>()?
+            self.files.iter().map(|file| absolute_path(file)).collect::<Result<_, _>>()?
         };
         let mut changes = Vec::new();
         for file in &files {
@@ -62,6 +62,9 @@ impl Args {
         Ok(exit::OK)
     }
 
+    /// The formatted text of one policy; `None` if nothing changes. With `--upgrade`, also
+    /// rewrites older forms, and prints those that stay. Fails if there is no such policy, or
+    /// if the new text permits more.
     fn change(&self, out: &mut CommandOutput, file: &Path) -> Result<Option<FileChange>, Failure> {
         let name = file.display();
         let Some(before) = read(file)? else {
@@ -75,7 +78,7 @@ impl Args {
                 out.line(format!("{name}:{} stays: {}", left.line, left.why))?;
             }
             if source != before {
-                never_widen(out, file, &before, &source)?;
+                refuse_widening(out, file, &before, &source)?;
             }
             after = source;
         }
@@ -88,12 +91,18 @@ impl Args {
     }
 }
 
-/// Compares the decisions of the two texts, and fails if the new one permits more.
-fn never_widen(out: &mut CommandOutput, file: &Path, old: &str, new: &str) -> Result<(), Failure> {
+/// Compiles both texts and compares their decisions. Fails, and prints the differences, if
+/// the new one permits more.
+fn refuse_widening(
+    out: &mut CommandOutput,
+    file: &Path,
+    old: &str,
+    new: &str,
+) -> Result<(), Failure> {
     let compiled = |text| PolicyFiles::single(file).with_text(file, text).compile();
     let found: PolicyComparison = differences(&compiled(old)?, &compiled(new)?)?;
     if found.widens() {
-        diff::text(out, &found)?;
+        diff::print_comparison(out, &found)?;
         let message = format!("{} would permit more, so it stays as it is", file.display());
         return Err(Failure::new(message));
     }
@@ -101,7 +110,7 @@ fn never_widen(out: &mut CommandOutput, file: &Path, old: &str, new: &str) -> Re
 }
 
 /// The user's policy and the project's, if they exist.
-fn in_force(dirs: &Dirs, project: &Path) -> Vec<PathBuf> {
+fn existing_policies(dirs: &Dirs, project: &Path) -> Vec<PathBuf> {
     let user = dirs.user_policies.iter().find(|path| path.exists()).cloned();
     let project = dirs.project_policy(project).filter(|path| path.exists());
     user.into_iter().chain(project).collect()

@@ -13,7 +13,7 @@ use clash_syntax::draft::load_module;
 use serde_json::{Value, json};
 
 use super::change::{ChangeOptions, FileChange, carry_out, read};
-use crate::cmd::{project, unless_closed};
+use crate::cmd::{dirs_and_project, unless_closed};
 use crate::dirs::Dirs;
 use crate::exit;
 use crate::policy::PolicyFiles;
@@ -54,11 +54,11 @@ pub(in crate::cmd) struct ImportedFile {
 
 impl Args {
     pub(crate) fn run(self, out: &mut CommandOutput) -> Result<u8, Failure> {
-        let (dirs, project) = project(self.project.clone())?;
+        let (dirs, project) = dirs_and_project(self.project.clone())?;
         let mut imports = Vec::new();
         match &self.file {
             Some(file) => {
-                let found = import(file, self.from.as_deref(), &dirs, &project)?;
+                let found = import_file(file, self.from.as_deref(), &dirs, &project)?;
                 imports.extend(found);
                 if imports.is_empty() {
                     let name = file.display();
@@ -69,7 +69,7 @@ impl Args {
             }
             None => {
                 for file in candidates(&dirs, &project) {
-                    imports.extend(import(&file, self.from.as_deref(), &dirs, &project)?);
+                    imports.extend(import_file(&file, self.from.as_deref(), &dirs, &project)?);
                 }
             }
         }
@@ -83,10 +83,12 @@ impl Args {
         unless_closed(if self.json {
             out.json(&Value::Array(imports.iter().map(as_json).collect()))
         } else {
-            imports.iter().try_for_each(|import| text(out, import))
+            imports.iter().try_for_each(|import| print_import(out, import))
         })
     }
 
+    /// Prints the reports, and writes the imports beside their policies after a yes. Fails,
+    /// and changes nothing, if the policies would not compile.
     fn write(
         &self,
         out: &mut CommandOutput,
@@ -95,10 +97,10 @@ impl Args {
         imports: Vec<ImportedFile>,
     ) -> Result<u8, Failure> {
         for import in &imports {
-            report(out, import)?;
+            print_losses(out, import)?;
         }
         let mut policies = Vec::new();
-        let mut changes = beside(&imports, dirs, project, &mut policies)?;
+        let mut changes = plan_modules(&imports, dirs, project, &mut policies)?;
         for (policy, text) in policies {
             changes.push(FileChange::replace(&policy, text)?);
         }
@@ -122,15 +124,15 @@ pub(in crate::cmd) fn import_users_settings(
 ) -> Result<Vec<ImportedFile>, Failure> {
     let mut imports = Vec::new();
     for file in candidates(dirs, project).iter().filter(|file| !file.starts_with(project)) {
-        imports.extend(import(file, None, dirs, project)?);
+        imports.extend(import_file(file, None, dirs, project)?);
     }
     imports.retain(|import| !import.of_project && import.imported.source.contains("policy("));
     Ok(imports)
 }
 
-/// The changes that put imports beside their policies: the new modules, and the policies
-/// with lines that load them.
-pub(in crate::cmd) fn beside(
+/// The changes that add the modules of imports. Also adds the policies to `policies`, with
+/// lines that load the modules. Fails if an import denies by default and its policy does not.
+pub(in crate::cmd) fn plan_modules(
     imports: &[ImportedFile],
     dirs: &Dirs,
     project: &Path,
@@ -146,7 +148,7 @@ pub(in crate::cmd) fn beside(
         let PolicyModule { text, denies_by_default } =
             module(&import.imported.source, &name, KeptRules::Everything)?;
         for (_, policy_text) in policies.iter_mut().filter(|(known, _)| *known == policy) {
-            if denies_by_default && !denies(policy_text)? {
+            if denies_by_default && !says_default_deny(policy_text)? {
                 let message = format!("{} denies by default", import.file.display());
                 return Err(Failure::new(message).hint(format!(
                     "say settings(default = deny()) in {} first",
@@ -160,7 +162,8 @@ pub(in crate::cmd) fn beside(
     Ok(changes)
 }
 
-fn import(
+/// Imports one file; `None` if its format is unknown or belongs to another tool than `from`.
+fn import_file(
     file: &Path,
     from: Option<&str>,
     dirs: &Dirs,
@@ -214,21 +217,21 @@ fn free_name(policy: &Path, import: &ImportedFile, changes: &[FileChange]) -> St
     [base.clone()].into_iter().chain(numbered).find(|name| !taken(name)).unwrap_or(base)
 }
 
-/// True if a policy denies actions that no rule matches.
-fn denies(policy: &str) -> Result<bool, Failure> {
+/// True if the policy says `settings(default = deny())`.
+fn says_default_deny(policy: &str) -> Result<bool, Failure> {
     let file = SyntaxTree::parse(policy)?;
     let default = file.calls().filter(|(_, call)| call.name() == Some("settings"));
     let mut default = default.filter_map(|(_, call)| call.named("default"));
     Ok(default.any(|value| value.call().and_then(|call| call.name()) == Some("deny")))
 }
 
-fn text(out: &mut CommandOutput, import: &ImportedFile) -> std::io::Result<()> {
+fn print_import(out: &mut CommandOutput, import: &ImportedFile) -> std::io::Result<()> {
     out.verbatim(clash_policy::text::escape_hidden(&import.imported.source))?;
-    report(out, import)
+    print_losses(out, import)
 }
 
-/// The entries that the policy does not express, or expresses more strictly.
-fn report(
+/// Prints the entries that the policy does not express, or expresses more strictly.
+fn print_losses(
     out: &mut CommandOutput,
     ImportedFile { file, format, imported, .. }: &ImportedFile,
 ) -> std::io::Result<()> {

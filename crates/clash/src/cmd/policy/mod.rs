@@ -80,16 +80,17 @@ impl Args {
     }
 }
 
-/// A policy file from the command line, by its whole path, which messages and `load()` need.
-fn alone(file: &Path) -> Result<PolicyFiles, Failure> {
+/// A single policy file from the command line, by its whole path, which messages and `load()`
+/// need. Fails if it does not exist.
+fn single_file(file: &Path) -> Result<PolicyFiles, Failure> {
     let unreadable =
         |error| Failure::new(format!("cannot read the policy {}: {error}", file.display()));
     std::fs::metadata(file).map_err(unreadable)?;
-    Ok(PolicyFiles::single(&whole(file).map_err(unreadable)?))
+    Ok(PolicyFiles::single(&absolute_path(file).map_err(unreadable)?))
 }
 
 /// The path with its directory resolved. If the file itself is a link, it stays a link.
-fn whole(file: &Path) -> std::io::Result<PathBuf> {
+fn absolute_path(file: &Path) -> std::io::Result<PathBuf> {
     let whole = std::path::absolute(file)?;
     match (whole.parent(), whole.file_name()) {
         (Some(dir), Some(name)) => Ok(dir.canonicalize()?.join(name)),
@@ -100,14 +101,15 @@ fn whole(file: &Path) -> std::io::Result<PathBuf> {
 /// The policies in force for a project, or one file alone.
 fn files(file: Option<&Path>, project: Option<PathBuf>) -> Result<PolicyFiles, Failure> {
     match file {
-        Some(file) => alone(file),
+        Some(file) => single_file(file),
         None => {
-            let (dirs, project) = super::project(project)?;
+            let (dirs, project) = super::dirs_and_project(project)?;
             Ok(PolicyFiles::in_force(&dirs, &project, None))
         }
     }
 }
 
+/// The layer of this name; otherwise the list of names.
 fn layer_kind(word: &str) -> Result<LayerKind, String> {
     let known = LayerKind::ALL.into_iter().find(|kind| kind.word() == word);
     known.ok_or_else(|| {

@@ -41,16 +41,16 @@ impl Args {
             let layers: Vec<Value> = layers.iter().map(layer_json).collect();
             out.json(&json!({"ir": ir::IMAGE_VERSION, "layers": layers}))
         } else {
-            layers.iter().try_for_each(|layer| show(out, layer))
+            layers.iter().try_for_each(|layer| print_layer(out, layer))
         })
     }
 }
 
-fn show(out: &mut CommandOutput, layer: &Layer) -> io::Result<()> {
+fn print_layer(out: &mut CommandOutput, layer: &Layer) -> io::Result<()> {
     let kind = out.tone(TextTone::Strong, layer.kind.word());
     let trust = if layer.trusted { "" } else { ", not trusted: it can only tighten" };
     out.line(format!("{kind} ({}{trust})", layer.origin))?;
-    settings(out, &layer.settings)?;
+    print_settings(out, &layer.settings)?;
     for group in &layer.groups {
         if group.branches.is_empty() {
             continue;
@@ -60,7 +60,7 @@ fn show(out: &mut CommandOutput, layer: &Layer) -> io::Result<()> {
             "" => out.line("  rules")?,
             name => out.line(format!("  policy {name}{doc}"))?,
         }
-        tree(out, &group.branches, 2)?;
+        print_tree(out, &group.branches, 2)?;
     }
     let own: Vec<&Sandbox> = layer.sandboxes.iter().filter(|it| is_own(layer, it)).collect();
     if !own.is_empty() {
@@ -88,11 +88,11 @@ fn is_own(layer: &Layer, sandbox: &Sandbox) -> bool {
         || layer.groups.iter().any(|group| names(&group.branches, &sandbox.name))
 }
 
-fn settings(out: &mut CommandOutput, settings: &LayerSettings) -> io::Result<()> {
+fn print_settings(out: &mut CommandOutput, settings: &LayerSettings) -> io::Result<()> {
     let LayerSettings { default, default_sandbox, on_sandbox_violation, harness_defaults, .. } =
         settings;
     let lines = [
-        default.as_ref().map(|rule| format!("default: {}", said(out, rule))),
+        default.as_ref().map(|rule| format!("default: {}", describe_rule(out, rule))),
         default_sandbox.as_ref().map(|name| format!("default sandbox: {name}")),
         on_sandbox_violation.map(|on| format!("on sandbox violation: {}", on.word())),
         harness_defaults.map(|on| format!("built-in rules: {}", if on { "on" } else { "off" })),
@@ -103,16 +103,16 @@ fn settings(out: &mut CommandOutput, settings: &LayerSettings) -> io::Result<()>
     lines.into_iter().flatten().try_for_each(|line| out.line(format!("    {line}")))
 }
 
-fn tree(out: &mut CommandOutput, branches: &[MatchBranch], depth: usize) -> io::Result<()> {
+fn print_tree(out: &mut CommandOutput, branches: &[MatchBranch], depth: usize) -> io::Result<()> {
     let indent = "  ".repeat(depth);
     for MatchBranch { key, then } in branches {
         match then {
             MatchNode::Rule(rule) => {
-                out.line(format!("{indent}{}: {}", key_text(key), said(out, rule)))?;
+                out.line(format!("{indent}{}: {}", key_text(key), describe_rule(out, rule)))?;
             }
             MatchNode::Tree(below) => {
                 out.line(format!("{indent}{}", key_text(key)))?;
-                tree(out, below, depth + 1)?;
+                print_tree(out, below, depth + 1)?;
             }
         }
     }
@@ -132,6 +132,7 @@ fn key_text(MatchKey { subject, patterns }: &MatchKey) -> String {
     }
 }
 
+/// The pattern as the policy writes it; `exactly NAME` for one host without its subdomains.
 fn pattern_text(pattern: &KeyPattern, subject: KeySubject) -> String {
     let text = pattern.to_string();
     match text.strip_prefix(ONLY_HOST) {
@@ -140,7 +141,7 @@ fn pattern_text(pattern: &KeyPattern, subject: KeySubject) -> String {
     }
 }
 
-fn said(out: &CommandOutput, rule: &PolicyRule) -> String {
+fn describe_rule(out: &CommandOutput, rule: &PolicyRule) -> String {
     let sandbox = rule.sandbox.as_ref().map_or_else(String::new, |name| format!(" in {name}"));
     let reason = rule.reason.as_ref().map_or_else(String::new, |why| format!(": {why}"));
     let place = out.tone(TextTone::Faint, &format!("({})", rule.span));

@@ -11,8 +11,8 @@ use clash_policy::{Action, Effect};
 use clash_sandbox::disk::Disk;
 use serde_json::{Map, Value, json};
 
-use super::alone;
-use crate::cmd::{project, unless_closed};
+use super::single_file;
+use crate::cmd::{dirs_and_project, unless_closed};
 use crate::decision::{DecisionContext, decide_by};
 use crate::dirs::Dirs;
 use crate::exit;
@@ -31,7 +31,7 @@ use clash_agents::tool_input::{self, CallContext};
 /// every decision is as expected, 1 if not.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The policies, each tested alone; the policies in force if not given
+    /// The policies, each tested single_file; the policies in force if not given
     files: Vec<PathBuf>,
     /// A table of actions; may be repeated
     #[arg(long, value_name = "FILE")]
@@ -54,14 +54,14 @@ struct FailedExpectation {
 
 impl Args {
     pub(crate) fn run(self, out: &mut CommandOutput) -> Result<u8, Failure> {
-        let (dirs, project) = project(self.project)?;
+        let (dirs, project) = dirs_and_project(self.project)?;
         let mut cases = Vec::new();
         for table in &self.table {
             cases.extend(read_table(table, &dirs, &project)?);
         }
         let mut policies = Vec::new();
         for file in &self.files {
-            policies.push((file.display().to_string(), alone(file)?));
+            policies.push((file.display().to_string(), single_file(file)?));
         }
         if policies.is_empty() {
             let name = "the policies in force".to_owned();
@@ -78,7 +78,7 @@ impl Args {
             }));
             let Some(compiled) = compiled else { continue };
             for case in &cases {
-                if let Some(text) = case.fails(&compiled, &dirs, &project)? {
+                if let Some(text) = case.check(&compiled, &dirs, &project)? {
                     failed.push(FailedExpectation {
                         policy: policy.clone(),
                         at: case.at.clone(),
@@ -90,7 +90,7 @@ impl Args {
         unless_closed(if self.json {
             out.json(&as_json(&ran, &failed))
         } else {
-            text(out, &ran, &policies, &failed)
+            print_results(out, &ran, &policies, &failed)
         })?;
         Ok(if failed.is_empty() { exit::OK } else { exit::FAILED })
     }
@@ -111,7 +111,9 @@ struct TableCase {
 }
 
 impl TableCase {
-    fn fails(
+    /// Decides the action. Returns the difference to the expected effect or sandbox, or
+    /// `None`.
+    fn check(
         &self,
         policy: &LoadedPolicy,
         dirs: &Dirs,
@@ -130,6 +132,8 @@ impl TableCase {
     }
 }
 
+/// The cases of a table. Empty lines and comments are skipped. Fails with the file and line
+/// of the first line that is not understood.
 fn read_table(file: &Path, dirs: &Dirs, project: &Path) -> Result<Vec<TableCase>, Failure> {
     let name = file.display().to_string();
     let text = std::fs::read_to_string(file)
@@ -150,6 +154,7 @@ fn read_table(file: &Path, dirs: &Dirs, project: &Path) -> Result<Vec<TableCase>
     Ok(cases)
 }
 
+/// Reads `EFFECT [sandbox=NAME] [mode=NAME] [agent=NAME] TOOL INPUT`.
 fn read_line(line: &str, at: String, dirs: &Dirs, project: &Path) -> Result<TableCase, Failure> {
     let word = |text: &str| {
         let (word, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
@@ -174,14 +179,15 @@ fn read_line(line: &str, at: String, dirs: &Dirs, project: &Path) -> Result<Tabl
             _ => break next,
         }
     };
-    let input = input(&tool, &rest, dirs, project)?;
+    let input = tool_fields(&tool, &rest, dirs, project)?;
     let from = CallContext { cwd: project, home: &dirs.home, paths: &HeldPaths };
     let (tool, input) = tool_input::read_tool_use(&tool, &input, &from)?;
     Ok(TableCase { at, effect, sandbox, action: Action { agent, tool, mode, input } })
 }
 
-/// The rest of a line as the tool's input.
-fn input(
+/// The rest of a line as the fields of the tool: a script, a path with variables filled in, a
+/// URL, or a JSON object.
+fn tool_fields(
     tool: &str,
     rest: &str,
     dirs: &Dirs,
@@ -211,7 +217,7 @@ fn input(
     })
 }
 
-fn text(
+fn print_results(
     out: &mut CommandOutput,
     ran: &TestCounts,
     policies: &[(String, PolicyFiles)],

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+/// One operation, as JSON between the test and the process in the sandbox.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum TrialAct {
@@ -44,6 +45,7 @@ pub(super) enum TrialAct {
 const UDP_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl TrialAct {
+    /// Carries out the operation. The error is that of the system.
     pub(super) fn perform(&self) -> io::Result<()> {
         match self {
             Self::Read(path) if path.is_dir() => fs::read_dir(path)?.next().transpose().map(drop),

@@ -25,6 +25,7 @@ pub(crate) struct RefusedSandbox {
     pub(crate) fix: Option<String>,
 }
 
+/// Plans every sandbox for this host. An unrestricted one counts as planned.
 pub(crate) fn plan_all(
     dirs: &Dirs,
     project: &Path,

@@ -24,7 +24,7 @@ use serde_json::Value;
 
 use super::explain::print_sandbox;
 use super::show_json::sandbox_json;
-use super::{project, unless_closed};
+use super::{dirs_and_project, unless_closed};
 use crate::dirs::Dirs;
 use crate::launcher;
 use crate::policy::LoadedPolicy;
@@ -130,7 +130,7 @@ impl SimulatedHost {
 
 impl Args {
     pub(crate) fn run(self, out: &mut CommandOutput) -> Result<u8, Failure> {
-        let (dirs, project) = project(self.project)?;
+        let (dirs, project) = dirs_and_project(self.project)?;
         let known = || {
             let _progress = ProgressLine::start("compiling the policy");
             sandboxes(&LoadedPolicy::load(&dirs, &project, None)?)
