@@ -11,13 +11,14 @@ use clash_protocol::request::CompilerRequest;
 use clash_protocol::{CLASH_VERSION, PROTOCOL_VERSION, protocol_argument};
 use rustix::process::Signal;
 
-/// The program that knows the policy language, beside this one.
+/// The path of the policy compiler, beside this program. Empty if this program's own path is
+/// unknown.
 pub(crate) fn compiler_path() -> PathBuf {
     let beside = |own: PathBuf| own.with_file_name("clash-compile");
     std::env::current_exe().map(beside).unwrap_or_default()
 }
 
-/// What to do about a compiler that is absent or of another version.
+/// The remedy for a compiler that is absent or of another version.
 pub(crate) const REINSTALL_HINT: &str =
     "clash, clash-compile and clash-door belong in one directory; install clash again";
 
@@ -95,11 +96,11 @@ pub(crate) enum CompilerAnswer {
     },
 }
 
-/// Runs the compiler on one request.
+/// Runs the compiler on one request, with an empty environment: the meaning of a policy must
+/// not depend on the caller's. A policy with mistakes is an answer, not an error.
 pub(crate) fn ask_compiler(request: &CompilerRequest) -> Result<CompilerAnswer, CompilerError> {
     let path = compiler_path();
     let mut command = Command::new(&path);
-    // The meaning of a policy must not depend on the caller's environment.
     command.arg(protocol_argument()).env_clear();
     match run(&mut command, request) {
         Ok(output) => read_answer(path, output),
@@ -110,6 +111,7 @@ pub(crate) fn ask_compiler(request: &CompilerRequest) -> Result<CompilerAnswer, 
     }
 }
 
+/// Starts the compiler, gives it the request, and waits for its end.
 fn run(command: &mut Command, request: &CompilerRequest) -> io::Result<Output> {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let message = serde_json::to_vec(request)?;
@@ -124,6 +126,8 @@ fn run(command: &mut Command, request: &CompilerRequest) -> io::Result<Output> {
 /// The beginning of the last line of a Rust program that the kernel refused memory.
 const ALLOCATION_FAILED: &str = "memory allocation of ";
 
+/// Understands the compiler's events on standard error. Anything unexpected is an error, so a
+/// policy that did not fully compile is never used.
 fn read_answer(path: PathBuf, output: Output) -> Result<CompilerAnswer, CompilerError> {
     let Output { status, stdout, stderr } = output;
     let said = String::from_utf8_lossy(&stderr);

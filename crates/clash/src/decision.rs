@@ -47,7 +47,8 @@ pub(crate) fn decide(
     decide_by(&LoadedPolicy::load(dirs, scene.project, scene.session)?, dirs, scene, action)
 }
 
-/// Decides an action by a policy that is already loaded.
+/// Decides an action by a policy that is already loaded. Fails if a planted link on a path of
+/// the policy makes the decision less strict.
 pub(crate) fn decide_by(
     policy: &LoadedPolicy,
     dirs: &Dirs,
@@ -80,8 +81,7 @@ pub(crate) fn decide_by(
     if decision.effect == Effect::Deny {
         return Ok(decision);
     }
-    // A command may have planted a link on a path of the policy. If the decision is
-    // stricter without that path, the path is not believed.
+    // The same decision once more, without the paths that lead through a planted link.
     let in_force = PolicySandboxes { dirs, project: scene.project, session: scene.session };
     let Some((closed, planted)) = noted.without_planted(&places, &in_force) else {
         return Ok(decision);
@@ -91,8 +91,8 @@ pub(crate) fn decide_by(
     if without.effect > decision.effect { Err(planted.into()) } else { Ok(decision) }
 }
 
-/// Asks the user before a file tool completes_bare_repository a directory that git takes for a repository:
-/// git would then obey the settings in it.
+/// Turns an allow into an ask for a file tool that completes or changes a directory that git
+/// takes for a repository: git would then obey the settings in it.
 fn ask_about_repositories(decision: &mut Decision, files: &[FileUse], project: &Path) {
     let span = decision.sandbox.as_ref().map(|sandbox| sandbox.span.clone()).unwrap_or_default();
     for (part, file) in decision.parts.iter_mut().zip(files) {
@@ -123,6 +123,7 @@ pub(crate) struct ProjectJudge {
 }
 
 impl ProjectJudge {
+    /// Resolves the places and the cage of the project.
     pub(crate) fn new(dirs: &Dirs, project: &Path) -> Self {
         let disk = Disk::default();
         let (places, cage) = (dirs.places(project, &disk), dirs.cage(project, &disk));
@@ -143,9 +144,8 @@ impl ProjectJudge {
     }
 }
 
-/// The paths that every sandbox may read. `None` for actions whose files are not judged
-/// here: the kernel confines commands, and only the files of tools and of redirections
-/// are judged before they run.
+/// The paths that every sandbox may read, for actions whose files are judged here: those of
+/// tools, and of scripts with redirections. `None` for others: the kernel confines commands.
 fn baseline(input: &ToolInput) -> Option<Vec<(&'static str, FileCaps)>> {
     match input {
         ToolInput::Files(_) => Some(readable_by_tools()),
@@ -159,9 +159,9 @@ pub(crate) fn readable_in_a_room() -> Vec<(&'static str, FileCaps)> {
     clash_sandbox::baseline::BASELINE_ENTRIES.iter().map(|entry| (entry.path, entry.caps)).collect()
 }
 
-/// The system baseline for tools that run in the agent's own process. It is without
-/// /proc, because there the kernel shows the agent more than a sandboxed process, for
-/// example the environment and the memory of other processes.
+/// The system baseline for tools that run in the agent's own process. It is without /proc,
+/// where the kernel shows the agent more than a sandboxed process (for example the memory of
+/// other processes), and without /dev.
 pub(crate) fn readable_by_tools() -> Vec<(&'static str, FileCaps)> {
     let kept = |path: &str| !path.starts_with("/proc") && !path.starts_with("/dev");
     let entries = clash_sandbox::baseline::BASELINE_ENTRIES.iter().filter(|entry| kept(entry.path));

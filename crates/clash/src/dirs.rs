@@ -32,12 +32,15 @@ pub(crate) struct Dirs {
 #[error("HOME is not set to an absolute path")]
 pub(crate) struct NoHomeError;
 
+/// The administrator's policy for all users.
 pub(crate) const MANAGED_POLICY: &str = "/etc/clash/policy.star";
 
 /// The directory of an installation for all users.
 const MACHINE: &str = "/usr/local/lib/clash";
 
 impl Dirs {
+    /// Reads `HOME`, `TMPDIR` and the XDG variables. A variable without an absolute path
+    /// counts as not set. Creates nothing.
     pub(crate) fn from_env() -> Result<Self, NoHomeError> {
         let home = env::path(env::HOME).ok_or(NoHomeError)?;
         let below =
@@ -90,12 +93,13 @@ impl Dirs {
         self.state.join("doors")
     }
 
-    /// The record of what this machine can enforce.
+    /// The record of this machine's abilities.
     pub(crate) fn host_record(&self) -> PathBuf {
         self.state.join("host")
     }
 
-    /// What this machine can enforce. Clash finds it out once per boot.
+    /// The abilities of this machine, from the record or by a probe, which then writes the
+    /// record.
     pub(crate) fn host(&self) -> HostFacts {
         host::load_facts(&self.host_record())
     }
@@ -139,9 +143,9 @@ impl Dirs {
         PolicyPlaces::new(project.to_path_buf(), disk.real(&self.home), tmp, env::path)
     }
 
-    /// The cage of a project, as the planner needs it.
+    /// The cage for the planner, with the record of removed links, which lies in a directory
+    /// where launchers in the room of a whole agent may write.
     pub(crate) fn cage_paths(&self, paths: Vec<PathBuf>) -> CagePaths {
-        // In this directory also launchers in the room of a whole agent may write.
         CagePaths { paths, former_links: Some(sessions_dir(self).join(".former-links")) }
     }
 
@@ -174,16 +178,17 @@ impl Dirs {
     }
 }
 
-/// The project of a directory: the nearest directory below the home that has a `.git` or
-/// `.clash`, otherwise the directory itself. The `.clash` of the home has the user's policy
-/// and makes the home no project.
+/// The project of a directory: the nearest directory around it, below the home or beside it,
+/// that has a `.git` or `.clash`; otherwise the directory itself. The home and directories
+/// above it are no projects.
 pub(crate) fn project_of(dir: &Path, home: &Path) -> PathBuf {
     let marked = |dir: &&Path| dir.join(".git").exists() || dir.join(".clash").exists();
     let inside = dir.ancestors().take_while(|dir| !home.starts_with(dir));
     inside.into_iter().find(marked).unwrap_or(dir).to_path_buf()
 }
 
-/// Writes a file that only its owner can read, whole or not at all. Creates its directory.
+/// Writes a file that only its owner can read, whole or not at all: it replaces an existing
+/// one in one step. Creates its directory.
 pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
     use std::io::Write;
     use std::os::unix::fs::OpenOptionsExt;
@@ -196,7 +201,8 @@ pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
     std::fs::rename(&temp, path)
 }
 
-/// Creates a directory that only its owner can enter.
+/// Creates a directory and its parents for their owner alone. Existing directories keep their
+/// modes.
 pub(crate) fn create_private(dir: &Path) -> io::Result<()> {
     use std::os::unix::fs::DirBuilderExt;
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)

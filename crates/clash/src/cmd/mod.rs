@@ -17,7 +17,7 @@ mod status;
 mod trust;
 mod wiring;
 
-pub(crate) use sandbox::no_such;
+pub(crate) use sandbox::hint_for_name;
 
 use std::ffi::OsString;
 use std::path::PathBuf;

@@ -78,6 +78,7 @@ fn group_json(group: &LayerGroup) -> Value {
     json!({"name": group.name, "doc": group.doc, "tree": tree_json(&group.branches)})
 }
 
+/// The branches as an array.
 fn tree_json(branches: &[MatchBranch]) -> Value {
     branches.iter().map(branch_json).collect()
 }

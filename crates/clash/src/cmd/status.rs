@@ -32,6 +32,7 @@ pub(crate) struct Args {
     json: bool,
 }
 
+/// Everything on the screen.
 struct StatusScreen {
     project: PathBuf,
     policy: Result<PoliciesInForce, Failure>,
@@ -49,6 +50,7 @@ struct PoliciesInForce {
     at: Option<String>,
 }
 
+/// One agent of the user: its wiring and the confinement of its commands, in words.
 struct AgentState {
     title: &'static str,
     state: &'static str,
@@ -64,25 +66,27 @@ impl Args {
         let (dirs, project) = dirs_and_project(self.project)?;
         let status = StatusScreen {
             policy: LoadedPolicy::load(&dirs, &project, None)
-                .map_err(denies_all)
-                .and_then(in_force),
+                .map_err(denial_failure)
+                .and_then(describe_policies),
             agents: AGENTS.iter().filter_map(|agent| agent_state(&dirs, &project, agent)).collect(),
             host: dirs.host(),
-            blocked: blocked(&dirs)?,
+            blocked: recent_blocks(&dirs)?,
             project,
         };
-        let shown = if self.json { out.json(&status.as_json()) } else { status.show(out) };
+        let shown = if self.json { out.json(&status.as_json()) } else { status.print(out) };
         unless_closed(shown)?;
         Ok(if status.policy.is_ok() { exit::OK } else { exit::FAILED })
     }
 }
 
-fn denies_all(error: crate::policy::PolicyError) -> Failure {
+fn denial_failure(error: crate::policy::PolicyError) -> Failure {
     let hint = error.hint();
     Failure { hint, ..Failure::new(format!("every action is denied: {error}")) }
 }
 
-fn in_force(policy: LoadedPolicy) -> Result<PoliciesInForce, Failure> {
+/// The layers without the built-in one, and the default effect and sandbox of the highest
+/// layer that sets them.
+fn describe_policies(policy: LoadedPolicy) -> Result<PoliciesInForce, Failure> {
     let mut layers = policy.ir().to_layers()?;
     let default = layers.iter().find_map(|layer| layer.settings.default.clone());
     let sandbox = layers.iter().find_map(|layer| layer.settings.default_sandbox.clone());
@@ -96,9 +100,10 @@ fn in_force(policy: LoadedPolicy) -> Result<PoliciesInForce, Failure> {
     })
 }
 
-/// The state of an agent; `None` if this user does not have it.
+/// The state of an agent; `None` if this user has no settings of it. Runs its hooks with a
+/// harmless command if the settings are sound.
 fn agent_state(dirs: &Dirs, project: &Path, agent: &Agent) -> Option<AgentState> {
-    let wiring = AgentWiring::look(dirs, agent, &InstallScope::User);
+    let wiring = AgentWiring::read(dirs, agent, &InstallScope::User);
     if wiring.files.iter().all(|file| matches!(file.content, SettingsContent::Missing)) {
         return None;
     }
@@ -157,10 +162,12 @@ fn agent_state(dirs: &Dirs, project: &Path, agent: &Agent) -> Option<AgentState>
 /// The answer for every agent without a successful trial.
 const NOT_CONFINED: &str = "not confined";
 
+/// The number of blocked actions on the screen.
 const RECENT: usize = 5;
 
-/// The last actions that were refused, as a whole or in part, newest first.
-fn blocked(dirs: &Dirs) -> Result<Vec<ActionStory>, Failure> {
+/// The last actions that were refused, as a whole or in part, newest first. Does not read
+/// every trace: it stops when it has many more than it shows.
+fn recent_blocks(dirs: &Dirs) -> Result<Vec<ActionStory>, Failure> {
     let filter = ActionFilter::blocked();
     let mut found: Vec<ActionStory> = Vec::new();
     for session in log::traced_sessions(dirs)?.iter().rev() {
@@ -181,7 +188,7 @@ fn blocked(dirs: &Dirs) -> Result<Vec<ActionStory>, Failure> {
 }
 
 impl StatusScreen {
-    fn show(&self, out: &mut CommandOutput) -> std::io::Result<()> {
+    fn print(&self, out: &mut CommandOutput) -> std::io::Result<()> {
         let mut line = |name: &str, text: &str| {
             let name = out.tone(TextTone::Strong, &format!("{name:<9}"));
             out.line(format!("{name} {text}").trim_end())
@@ -220,7 +227,7 @@ impl StatusScreen {
         if self.agents.is_empty() {
             line(name, "none found; `clash install --agent AGENT` puts clash in front of one")?;
         }
-        line("machine", &machine(&self.host))?;
+        line("machine", &describe_machine(&self.host))?;
         let mut name = "blocked";
         for story in &self.blocked {
             let reason = say::one_line(&story.blocked_reason());
@@ -259,7 +266,7 @@ impl StatusScreen {
 }
 
 /// The abilities of this machine in one line.
-fn machine(host: &HostFacts) -> String {
+fn describe_machine(host: &HostFacts) -> String {
     let rooms = match &host.rooms {
         RoomSupport::Unprivileged => "rooms in a user namespace".to_owned(),
         RoomSupport::Root => "rooms made by root".to_owned(),
@@ -309,11 +316,11 @@ mod tests {
     fn a_machine_is_one_line() {
         let mut host =
             HostFacts { landlock_abi: 7, rooms: RoomSupport::Unprivileged, ..HostFacts::bare() };
-        assert_eq!(machine(&host), "rooms in a user namespace, Landlock ABI 7");
+        assert_eq!(describe_machine(&host), "rooms in a user namespace, Landlock ABI 7");
         clash_sandbox::host::simulate(&mut host, "container").unwrap();
         host.root = true;
-        insta::assert_snapshot!(machine(&host), @"no rooms (the container's filter denies new namespaces (simulated)), Landlock ABI 7, as root, in a container");
+        insta::assert_snapshot!(describe_machine(&host), @"no rooms (the container's filter denies new namespaces (simulated)), Landlock ABI 7, as root, in a container");
         clash_sandbox::host::simulate(&mut host, "abi=0").unwrap();
-        assert!(machine(&host).starts_with("no Landlock, so nothing can be confined"));
+        assert!(describe_machine(&host).starts_with("no Landlock, so nothing can be confined"));
     }
 }

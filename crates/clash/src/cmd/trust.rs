@@ -46,21 +46,21 @@ pub(crate) struct Args {
 impl Args {
     pub(crate) fn run(self, out: &mut CommandOutput) -> Result<u8, Failure> {
         if self.list {
-            return list(out, &Dirs::from_env()?, self.json);
+            return run_list(out, &Dirs::from_env()?, self.json);
         }
         if self.revoke {
-            return revoke(out, self.dir);
+            return run_revoke(out, self.dir);
         }
         let (dirs, project) = dirs_and_project(self.dir)?;
         let project = project.canonicalize()?;
-        let (policy, trusted, now) = look_at(&dirs, &project)?;
+        let (policy, trusted, now) = load_policies(&dirs, &project)?;
         let file = record_path(&dirs.trust(), &policy.project);
         let before = read_record(&file, &policy.project);
         if before.as_ref().is_some_and(|before| before.digest == policy.digest) {
             return unless_closed(out.line(format!("{} is trusted already", project.display())));
         }
-        show(out, &policy, before.as_ref())?;
-        effect(out, &now, &trusted)?;
+        print_policy(out, &policy, before.as_ref())?;
+        print_effect(out, &now, &trusted)?;
         if !self.yes && !confirm(&format!("Trust this policy for {}?", project.display()))? {
             return Err(Failure::new("nothing was trusted"));
         }
@@ -84,8 +84,9 @@ fn now_ms() -> u64 {
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// The project's policy, the policy in force with it trusted, and the one in force now.
-fn look_at(
+/// The project's policy, the compiled policies in force with it trusted, and those in force
+/// now. Fails if there is none, or if they do not compile.
+fn load_policies(
     dirs: &Dirs,
     project: &Path,
 ) -> Result<(ProjectPolicy, LoadedPolicy, LoadedPolicy), Failure> {
@@ -111,7 +112,7 @@ fn look_at(
 }
 
 /// Shows the policy, or its differences from the text that the user trusted before.
-fn show(
+fn print_policy(
     out: &mut CommandOutput,
     policy: &ProjectPolicy,
     before: Option<&TrustRecord>,
@@ -141,7 +142,8 @@ fn show(
     Ok(())
 }
 
-fn effect(
+/// Prints the actions that trust would permit more or less.
+fn print_effect(
     out: &mut CommandOutput,
     now: &LoadedPolicy,
     trusted: &LoadedPolicy,
@@ -159,10 +161,11 @@ fn effect(
     Ok(())
 }
 
-fn revoke(out: &mut CommandOutput, dir: Option<PathBuf>) -> Result<u8, Failure> {
+/// Removes the record of trust. Fails if the project is not trusted. The project itself may
+/// have been removed.
+fn run_revoke(out: &mut CommandOutput, dir: Option<PathBuf>) -> Result<u8, Failure> {
     let dirs = Dirs::from_env()?;
     let project = match dir {
-        // The project may have been removed since.
         Some(dir) => dir.canonicalize().or_else(|_| std::path::absolute(&dir))?,
         None => dirs_and_project(None)?.1.canonicalize()?,
     };
@@ -175,7 +178,9 @@ fn revoke(out: &mut CommandOutput, dir: Option<PathBuf>) -> Result<u8, Failure> 
     }
 }
 
-fn list(out: &mut CommandOutput, dirs: &Dirs, json: bool) -> Result<u8, Failure> {
+/// Lists all records of trust that this version can read, each with the present state of its
+/// policy.
+fn run_list(out: &mut CommandOutput, dirs: &Dirs, json: bool) -> Result<u8, Failure> {
     let mut records = Vec::new();
     for entry in std::fs::read_dir(dirs.trust()).into_iter().flatten().flatten() {
         let text = std::fs::read(entry.path()).unwrap_or_default();
@@ -187,7 +192,7 @@ fn list(out: &mut CommandOutput, dirs: &Dirs, json: bool) -> Result<u8, Failure>
     }
     records.sort_by(|a, b| a.project.cmp(&b.project));
     let states: Vec<(&TrustRecord, &str)> =
-        records.iter().map(|one| (one, state(dirs, one))).collect();
+        records.iter().map(|one| (one, trust_state(dirs, one))).collect();
     let as_json = |(record, state): &(&TrustRecord, &str)| {
         let files: Vec<&str> = record.sources.iter().map(|source| source.path.as_str()).collect();
         json!({
@@ -213,8 +218,8 @@ fn list(out: &mut CommandOutput, dirs: &Dirs, json: bool) -> Result<u8, Failure>
     Ok(exit::OK)
 }
 
-/// The state of a trusted policy: `trusted`, `changed` or `gone`.
-fn state(dirs: &Dirs, record: &TrustRecord) -> &'static str {
+/// The state of a trusted policy: `trusted`, `changed` (or it no longer compiles) or `gone`.
+fn trust_state(dirs: &Dirs, record: &TrustRecord) -> &'static str {
     let project = Path::new(&record.project);
     let present = dirs.project_policy(project).is_some_and(|file| file.exists());
     if !present {

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::{ECOSYSTEMS, Ecosystem};
 
+/// CI scripts with a fixed name.
 const FILES: &[&str] = &[
     ".gitlab-ci.yml",
     ".circleci/config.yml",
@@ -17,20 +18,22 @@ const FILES: &[&str] = &[
     ".woodpecker.yml",
     "appveyor.yml",
 ];
+/// Directories with CI scripts.
 const WORKFLOWS: &[&str] = &[".github/workflows", ".forgejo/workflows", ".gitea/workflows"];
 
 const MAX_WORKFLOW_FILES: usize = 30;
 /// Only this much of a file is read.
 const MAX_WORKFLOW_BYTES: usize = 256 << 10;
 
-/// The programs that the CI scripts of a project run: toolchain, file and program.
-pub(super) fn programs(root: &Path) -> Vec<(&'static Ecosystem, PathBuf, &'static str)> {
+/// The first program of each toolchain that the CI scripts of a project run: toolchain, file
+/// and program.
+pub(super) fn find_ci_programs(root: &Path) -> Vec<(&'static Ecosystem, PathBuf, &'static str)> {
     let mut found: Vec<(&'static Ecosystem, PathBuf, &'static str)> = Vec::new();
-    for file in files(root) {
+    for file in ci_files(root) {
         let Ok(bytes) = std::fs::read(root.join(&file)) else { continue };
         let text =
             String::from_utf8_lossy(bytes.get(..MAX_WORKFLOW_BYTES).unwrap_or(&bytes)).into_owned();
-        for word in text.lines().flat_map(commands) {
+        for word in text.lines().flat_map(command_words) {
             for ecosystem in ECOSYSTEMS {
                 let known = found.iter().any(|(known, _, _)| *known == ecosystem);
                 let program = ecosystem.programs.iter().find(|program| **program == word);
@@ -43,7 +46,8 @@ pub(super) fn programs(root: &Path) -> Vec<(&'static Ecosystem, PathBuf, &'stati
     found
 }
 
-fn files(root: &Path) -> Vec<PathBuf> {
+/// The CI scripts of a project, from its root; at most 30 of each directory.
+fn ci_files(root: &Path) -> Vec<PathBuf> {
     let mut files: Vec<PathBuf> =
         FILES.iter().map(PathBuf::from).filter(|file| root.join(file).is_file()).collect();
     for dir in WORKFLOWS {
@@ -58,8 +62,9 @@ fn files(root: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// The words of a line that could be programs.
-fn commands(line: &str) -> impl Iterator<Item = &str> {
+/// The words of a line that could be programs: the first of each command, without its
+/// directory, `sudo` and assignments. None for a value of a key that holds no script.
+fn command_words(line: &str) -> impl Iterator<Item = &str> {
     let line = line.trim_start().trim_start_matches("- ");
     let key = line.split_once(": ").filter(|(key, _)| {
         let key = key.trim();
@@ -95,7 +100,7 @@ mod tests {
             "test:\n  script:\n    - bundle exec rake\n",
         )
         .unwrap();
-        let found = programs(dir.path());
+        let found = find_ci_programs(dir.path());
         let names: Vec<(&str, &str)> = found.iter().map(|(e, _, p)| (e.name, *p)).collect();
         assert_eq!(names, [("ruby", "bundle"), ("node", "npm"), ("java", "gradlew")]);
         assert_eq!(found[1].1, Path::new(".github/workflows/ci.yml"));

@@ -32,6 +32,7 @@ pub(crate) struct DetectedToolchain {
 
 /// The limit of names below the root; of the root itself all names are read.
 const MAX_ENTRIES: usize = 50_000;
+/// Directories deeper than this are not entered.
 const MAX_DIRECTORY_DEPTH: usize = 8;
 
 /// Directories that tools build or fetch.
@@ -60,11 +61,13 @@ const NOT_ENTERED: &[&str] = &[
 /// Hidden directories that are entered.
 const HIDDEN: &[&str] = &[".config"];
 
-/// Looks through a project.
+/// Looks through a project for toolchains. Reads names, ignore files and CI scripts; changes
+/// nothing.
 pub(crate) fn detect(root: &Path) -> DetectedProject {
     walk(root, MAX_ENTRIES)
 }
 
+/// As [`detect`], with another limit of names.
 fn walk(root: &Path, most: usize) -> DetectedProject {
     let mut found = DetectedProject { complete: true, ..DetectedProject::default() };
     let mut marked: Vec<(&'static Ecosystem, PathBuf)> = Vec::new();
@@ -102,7 +105,7 @@ fn walk(root: &Path, most: usize) -> DetectedProject {
             }
         }
     }
-    let in_ci = ci::programs(root);
+    let in_ci = ci::find_ci_programs(root);
     for ecosystem in ECOSYSTEMS {
         let files: Vec<PathBuf> = marked
             .iter()
@@ -134,6 +137,8 @@ struct DirectoryListing {
 }
 
 impl DirectoryListing {
+    /// The names of one directory. `whole` reads all of them, otherwise at most `most`. A
+    /// directory that cannot be read is empty.
     fn read(dir: &Path, whole: bool, most: usize) -> Self {
         let mut listing = Self { complete: true, ..Self::default() };
         for entry in fs::read_dir(dir).into_iter().flatten().flatten() {

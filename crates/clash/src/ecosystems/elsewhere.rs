@@ -35,6 +35,7 @@ struct PathSetting {
     use_: PathUse,
 }
 
+/// Settings of tools that name a directory.
 const PATH_SETTINGS: &[PathSetting] = &[
     PathSetting { ecosystem: "node", file: "$HOME/.npmrc", key: "cache", use_: PathUse::Cache },
     PathSetting { ecosystem: "node", file: "$HOME/.npmrc", key: "prefix", use_: PathUse::Programs },
@@ -74,8 +75,10 @@ const PATH_SETTINGS: &[PathSetting] = &[
 /// Variables that name the build directory of a toolchain.
 const BUILD_DIRS: &[(&str, &str)] = &[("rust", "CARGO_TARGET_DIR")];
 
-/// The paths that a toolchain needs and its sandbox does not grant.
-pub(crate) fn elsewhere(
+/// The paths that a toolchain needs and its sandbox does not grant: from tools' settings,
+/// from the environment (`said`) and from programs on the search path. Leaves out paths below
+/// another one.
+pub(crate) fn find_outside_paths(
     ecosystem: &Ecosystem,
     sandbox: &Sandbox,
     places: &PolicyPlaces,
@@ -94,13 +97,13 @@ pub(crate) fn elsewhere(
         Some(OutsidePath { path: said(variable)?, use_: PathUse::Cache, why })
     }));
     for program in ecosystem.programs {
-        found.extend(installed(program, search).into_iter().map(|path| OutsidePath {
+        found.extend(installation_dirs(program, search).into_iter().map(|path| OutsidePath {
             path,
             use_: PathUse::Programs,
             why: format!("{program} is installed there"),
         }));
     }
-    found.retain(|it| is_sensible(&it.path, places) && !granted(sandbox, places, it));
+    found.retain(|it| is_sensible(&it.path, places) && !is_granted(sandbox, places, it));
     let mut kept: Vec<OutsidePath> = Vec::new();
     for it in found {
         if kept.iter().all(|known| !is_below(&it.path, &known.path)) {
@@ -111,6 +114,8 @@ pub(crate) fn elsewhere(
 }
 
 impl PathSetting {
+    /// The path that the file gives for the key, with variables filled in. `None` if the file
+    /// or the key is missing.
     fn value(&self, places: &PolicyPlaces) -> Option<PathBuf> {
         let text = std::fs::read_to_string(places.expand(self.file).ok()?).ok()?;
         let value = text.lines().find_map(|line| {
@@ -122,15 +127,18 @@ impl PathSetting {
     }
 }
 
-/// The directories of a program: the one on the search path, and the one that links lead
-/// to.
-fn installed(program: &str, search: &[PathBuf]) -> Vec<PathBuf> {
+/// The directories of the first such program on the search path: the one there, and the one
+/// that links lead to. Empty if there is none.
+fn installation_dirs(program: &str, search: &[PathBuf]) -> Vec<PathBuf> {
     let Some(first) = search.iter().map(|dir| dir.join(program)).find(|path| path.is_file()) else {
         return Vec::new();
     };
     let real = first.canonicalize().ok();
-    let mut prefixes: Vec<PathBuf> =
-        [Some(first), real].into_iter().flatten().filter_map(|path| prefix(&path)).collect();
+    let mut prefixes: Vec<PathBuf> = [Some(first), real]
+        .into_iter()
+        .flatten()
+        .filter_map(|path| installation_prefix(&path))
+        .collect();
     prefixes.dedup();
     prefixes
 }
@@ -138,7 +146,7 @@ fn installed(program: &str, search: &[PathBuf]) -> Vec<PathBuf> {
 /// `/x/node-20` for `/x/node-20/bin/node` if there is a `lib` beside `bin`. Otherwise only
 /// the directory of the program: other files beside it may be secrets, for example the
 /// tokens in `~/.cargo`.
-fn prefix(program: &Path) -> Option<PathBuf> {
+fn installation_prefix(program: &Path) -> Option<PathBuf> {
     let dir = program.parent()?;
     let above = dir.parent().filter(|above| {
         let name = dir.file_name().and_then(|name| name.to_str());
@@ -159,14 +167,14 @@ fn is_sensible(path: &Path, places: &PolicyPlaces) -> bool {
         && !is_below(path, &places.tmp)
 }
 
-/// True if the sandbox or the baseline grants the path already.
-fn granted(sandbox: &Sandbox, places: &PolicyPlaces, it: &OutsidePath) -> bool {
+/// True if the sandbox or the baseline grants the path already. A preset that grants parts of
+/// a variable's directory counts as granting it: it has left out the others on purpose.
+fn is_granted(sandbox: &Sandbox, places: &PolicyPlaces, it: &OutsidePath) -> bool {
     let system =
         baseline::BASELINE_ENTRIES.iter().any(|entry| is_below(&it.path, Path::new(entry.path)));
     let real = it.path.canonicalize().unwrap_or_else(|_| it.path.clone());
     let by_rule = sandbox.fs.iter().filter(|rule| rule.effect == Effect::Allow).any(|rule| {
         let PathPattern::Subpath { path, .. } = &rule.pattern else { return false };
-        // A preset that grants parts of a directory has left out the others on purpose.
         let place = path.split('/').next().unwrap_or(path);
         let place = if place == "$HOME" { path } else { place };
         [path.as_str(), place].into_iter().filter_map(|text| places.expand(text).ok()).any(
@@ -208,7 +216,7 @@ mod tests {
         let sandbox = Sandbox { fs: grants.iter().map(rule).collect(), ..Sandbox::named("s") };
         let search: Vec<PathBuf> = search.iter().map(|dir| base.join(dir)).collect();
         let said = |name: &str| (name == "CARGO_TARGET_DIR").then(|| base.join("out/target"));
-        let found = elsewhere(named(name).unwrap(), &sandbox, &places, &said, &search);
+        let found = find_outside_paths(named(name).unwrap(), &sandbox, &places, &said, &search);
         let shown =
             |it: OutsidePath| (it.path.strip_prefix(&base).unwrap().display().to_string(), it.use_);
         found.into_iter().map(shown).collect()

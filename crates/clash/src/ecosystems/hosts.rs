@@ -148,8 +148,9 @@ const MAX_FILE_BYTES: u64 = 4 << 20;
 /// Only this many hosts of a toolchain are kept.
 const MAX_HOSTS: usize = 12;
 
-/// The hosts of the detected toolchains, the most often named first.
-pub(crate) fn hosts(
+/// The hosts of the detected toolchains, at most 12 of each, the most often named first.
+/// Opens no connection.
+pub(crate) fn find_hosts(
     root: &Path,
     places: &PolicyPlaces,
     detected: &[DetectedToolchain],
@@ -179,8 +180,9 @@ pub(crate) fn hosts(
 }
 
 impl HostSource {
+    /// True if a line is about fetching and not about secrets: `registry=…`, but not
+    /// `//host/:_authToken=…`.
     fn concerns(&self, line: &str) -> bool {
-        // `registry=…` is about fetching, `//host/:_authToken=…` about secrets.
         let secret =
             ["_auth", "password", "Token", "username"].iter().any(|word| line.contains(word));
         !secret && (self.lines.is_empty() || self.lines.iter().any(|word| line.contains(word)))
@@ -265,7 +267,7 @@ mod tests {
         let places = PolicyPlaces::new(root.clone(), home, "/tmp".into(), |_| None);
         let found = detect(&root);
         let each = |host: FetchHost| (format!("{} {}", host.ecosystem, host.name), host.file);
-        hosts(&root, &places, &found.ecosystems).into_iter().map(each).collect()
+        find_hosts(&root, &places, &found.ecosystems).into_iter().map(each).collect()
     }
 
     #[test]

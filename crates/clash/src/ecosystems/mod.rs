@@ -12,8 +12,8 @@ mod hosts;
 mod ignore;
 
 pub(crate) use detect::{DetectedProject, DetectedToolchain, detect};
-pub(crate) use elsewhere::{OutsidePath, PathUse, elsewhere};
-pub(crate) use hosts::{FetchHost, hosts};
+pub(crate) use elsewhere::{OutsidePath, PathUse, find_outside_paths};
+pub(crate) use hosts::{FetchHost, find_hosts};
 
 /// A toolchain.
 #[derive(Debug, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use clash_sandbox::plan::PlanError;
 
 use super::{HostileSettingsError, Never};
 use crate::approval::ApprovalError;
-use crate::cmd::no_such;
+use crate::cmd::hint_for_name;
 use crate::decision::DecisionError;
 use crate::dirs::NoHomeError;
 use crate::doors::DoorError;
@@ -85,7 +85,7 @@ impl LauncherError {
             }
             Self::NoSandbox { name, known } => {
                 let known: Vec<&str> = known.iter().map(String::as_str).collect();
-                Some(no_such(name, &known))
+                Some(hint_for_name(name, &known))
             }
             Self::Launch { error: LaunchError::NotExecutable { .. }, sandbox } => {
                 Some(format!("`clash sandbox show {sandbox}` lists what it may execute"))

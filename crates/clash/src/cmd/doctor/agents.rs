@@ -26,10 +26,10 @@ fn check_agent(scene: &DoctorContext, agent: &Agent) -> Vec<DoctorFinding> {
     let DoctorContext { dirs, project, .. } = scene;
     let install = || Some(format!("clash install --agent {}", agent.name));
     let mut findings = Vec::new();
-    let wiring = AgentWiring::look(dirs, agent, &InstallScope::User);
+    let wiring = AgentWiring::read(dirs, agent, &InstallScope::User);
     findings.extend(check_settings_files(&wiring, agent));
     let machine = dirs.clone().of_machine();
-    let managed = AgentWiring::look(&machine, agent, &InstallScope::Managed);
+    let managed = AgentWiring::read(&machine, agent, &InstallScope::Managed);
     if managed.is_wired() {
         findings.extend(check_settings_files(&managed, agent));
     }

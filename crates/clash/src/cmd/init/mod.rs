@@ -424,7 +424,7 @@ impl WantedPolicy {
     /// The choices with the hosts that the project's files name. For a project's policy, only
     /// hosts from files of the project.
     fn choices(&self, project: &InitProject) -> PolicyChoices {
-        let mut hosts = ecosystems::hosts(&project.root, &project.places, &self.ecosystems);
+        let mut hosts = ecosystems::find_hosts(&project.root, &project.places, &self.ecosystems);
         hosts.retain(|host| !self.anywhere || !host.file.starts_with(['$', '/']));
         PolicyChoices { posture: self.posture, ecosystems: self.ecosystems.clone(), hosts }
     }
@@ -449,7 +449,13 @@ impl InitProject {
             let granted = draft::sandbox(&presets, sandbox);
             granted.map_or_else(Vec::new, |granted| {
                 let said = |name: &str| env::path(name);
-                ecosystems::elsewhere(detected.ecosystem, &granted, &self.places, &said, &search)
+                ecosystems::find_outside_paths(
+                    detected.ecosystem,
+                    &granted,
+                    &self.places,
+                    &said,
+                    &search,
+                )
             })
         };
         let has = |program: &str| search.iter().any(|dir| dir.join(program).is_file());

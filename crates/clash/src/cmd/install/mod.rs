@@ -225,7 +225,7 @@ impl InstallJob<'_> {
         changed: bool,
         out: &mut CommandOutput,
     ) -> Result<(), Failure> {
-        let wiring = AgentWiring::look(self.target, agent, self.scope);
+        let wiring = AgentWiring::read(self.target, agent, self.scope);
         let project = project_of(&std::env::current_dir()?, &self.dirs.home);
         let title = agent.title;
         if let Some(against) = agent.against(&self.dirs.for_agents(), &project, &project) {

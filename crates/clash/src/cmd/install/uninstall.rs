@@ -88,7 +88,7 @@ fn still_wired(dirs: &Dirs, scope: &InstallScope) -> Vec<&'static Agent> {
     let scope =
         if *scope == InstallScope::Managed { &InstallScope::Managed } else { &InstallScope::User };
     let is_wired = |agent: &&Agent| {
-        let wiring = AgentWiring::look(dirs, agent, scope);
+        let wiring = AgentWiring::read(dirs, agent, scope);
         wiring.is_wired() || wiring.is_broken()
     };
     AGENTS.iter().copied().filter(is_wired).collect()

@@ -36,7 +36,7 @@ pub(crate) fn plan_all(
         let outcome = if sandbox.unrestricted {
             Ok("unrestricted: confines nothing")
         } else {
-            plan::make(dirs, project, sandbox, host, &[]).map(|(made, _)| plan::tier(&made))
+            plan::plan_sandbox(dirs, project, sandbox, host, &[]).map(|(made, _)| plan::tier(&made))
         };
         let outcome = outcome.map_err(|refusal| {
             let (at, fix) = (refusal.span().map(ToString::to_string), refusal.hint());
@@ -58,12 +58,12 @@ pub(super) fn run(
     let progress = ProgressLine::start("planning");
     let planned = plan_all(dirs, project, sandboxes, host);
     drop(progress);
-    unless_closed(if json { out.json(&as_json(&planned)) } else { show(out, &planned) })?;
+    unless_closed(if json { out.json(&as_json(&planned)) } else { print_outcomes(out, &planned) })?;
     let all = planned.iter().all(|one| one.outcome.is_ok());
     Ok(if all { exit::OK } else { exit::FAILED })
 }
 
-fn show(out: &mut CommandOutput, planned: &[PlannedSandbox]) -> std::io::Result<()> {
+fn print_outcomes(out: &mut CommandOutput, planned: &[PlannedSandbox]) -> std::io::Result<()> {
     let width = planned.iter().map(|one| one.name.len()).max().unwrap_or(0);
     let mut shown = Vec::new();
     for PlannedSandbox { name, outcome } in planned {

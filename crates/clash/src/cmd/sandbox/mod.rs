@@ -140,7 +140,7 @@ impl Args {
                 let host = simulate.host(&dirs)?;
                 Ok(launcher::launch_in_named(dirs, Some(host), &project, &name, &command))
             }
-            SandboxVerb::List { json } => unless_closed(list(out, &known()?, json)),
+            SandboxVerb::List { json } => unless_closed(print_list(out, &known()?, json)),
             SandboxVerb::Show { name, json } => {
                 let policy = LoadedPolicy::load(&dirs, &project, None)?;
                 let known = sandboxes(&policy)?;
@@ -149,7 +149,7 @@ impl Args {
                 unless_closed(if json {
                     out.json(&sandbox_json(sandbox))
                 } else {
-                    print_sandbox(out, sandbox).and_then(|()| show_doors(out, &doors))
+                    print_sandbox(out, sandbox).and_then(|()| print_doors(out, &doors))
                 })
             }
             SandboxVerb::Plan { name, json, simulate } => {
@@ -173,7 +173,8 @@ impl Args {
     }
 }
 
-/// The programs with doors in the rooms of a sandbox, and the sandboxes behind each.
+/// The programs with doors in the rooms of a sandbox, each with the sandboxes behind it and,
+/// if a rule asks or denies, that effect.
 fn doors_of(policy: &LoadedPolicy, room: &Sandbox) -> Result<Vec<(String, String)>, Failure> {
     let is_default = default_sandbox(policy.ir())?.name == room.name;
     let mut doors = Vec::new();
@@ -194,7 +195,7 @@ fn doors_of(policy: &LoadedPolicy, room: &Sandbox) -> Result<Vec<(String, String
     Ok(doors)
 }
 
-fn show_doors(out: &mut CommandOutput, doors: &[(String, String)]) -> std::io::Result<()> {
+fn print_doors(out: &mut CommandOutput, doors: &[(String, String)]) -> std::io::Result<()> {
     if doors.is_empty() {
         return Ok(());
     }
@@ -203,6 +204,7 @@ fn show_doors(out: &mut CommandOutput, doors: &[(String, String)]) -> std::io::R
     doors.iter().try_for_each(|(name, behind)| out.line(format!("  {name:<width$}  {behind}")))
 }
 
+/// All sandboxes of the policy, sorted by name.
 pub(super) fn sandboxes(policy: &LoadedPolicy) -> Result<Vec<Sandbox>, Failure> {
     let mut known = Vec::new();
     for sandbox in policy.sandboxes()? {
@@ -212,22 +214,23 @@ pub(super) fn sandboxes(policy: &LoadedPolicy) -> Result<Vec<Sandbox>, Failure> 
     Ok(known)
 }
 
+/// The sandbox of this name. Fails with a hint to the nearest name.
 fn find<'a>(known: &'a [Sandbox], name: &str) -> Result<&'a Sandbox, Failure> {
     known.iter().find(|sandbox| sandbox.name == name).ok_or_else(|| {
         let names: Vec<&str> = known.iter().map(|sandbox| sandbox.name.as_str()).collect();
-        Failure::new(format!("there is no sandbox `{name}`")).hint(no_such(name, &names))
+        Failure::new(format!("there is no sandbox `{name}`")).hint(hint_for_name(name, &names))
     })
 }
 
 /// The hint for a name that no sandbox has.
-pub(crate) fn no_such(name: &str, known: &[&str]) -> String {
+pub(crate) fn hint_for_name(name: &str, known: &[&str]) -> String {
     match nearest(name, known.iter().copied()) {
         Some(near) => format!("did you mean `{near}`? `clash sandbox list` shows all"),
         None => format!("known are {}", known.join(", ")),
     }
 }
 
-fn list(out: &mut CommandOutput, known: &[Sandbox], json: bool) -> std::io::Result<()> {
+fn print_list(out: &mut CommandOutput, known: &[Sandbox], json: bool) -> std::io::Result<()> {
     if json {
         return out.json(&Value::Array(known.iter().map(sandbox_json).collect()));
     }

@@ -22,6 +22,7 @@ use crate::policy::LoadedPolicy;
 use crate::ui::Failure;
 use crate::{env, exit};
 
+/// The hidden commands `clash sandbox part …`.
 #[derive(Debug, Subcommand)]
 pub(super) enum TestProcess {
     /// Enter the sandbox and perform the trials
@@ -41,28 +42,29 @@ impl TestProcess {
         match self {
             Self::Launch { name, simulate } => Err(enter(dirs, project, &name, &simulate)),
             Self::Try => unless_closed(perform_all()),
-            Self::Tidy => tidy(),
+            Self::Tidy => remove_named_paths(),
         }
     }
 }
 
 /// Another process of this program. Its working directory is `/`, which the test does not
 /// remove.
-fn part(name: &str) -> Result<Command, Failure> {
+fn part_command(name: &str) -> Result<Command, Failure> {
     let mut command = Command::new(std::env::current_exe()?);
     command.current_dir("/").args(["sandbox", "part", name]);
     Ok(command)
 }
 
-/// Performs acts in a sandbox. Each answer is the error of the system, or `None` if the act
-/// succeeded.
-pub(super) fn ask(
+/// Performs acts in a sandbox, by a launcher process. Each answer is the error of the system,
+/// or `None` if the act succeeded. Fails with status 125 if the launcher does not answer
+/// every act.
+pub(super) fn perform_in_sandbox(
     project: &Path,
     sandbox: &str,
     simulate: &SimulatedHost,
     acts: &[&TrialAct],
 ) -> Result<Vec<Option<String>>, Failure> {
-    let mut launcher = part("launch")?;
+    let mut launcher = part_command("launch")?;
     launcher.arg(sandbox).arg("--project").arg(project).env(SECRET_VARIABLE, "secret");
     for host in &simulate.simulate {
         launcher.args(["--simulate", host]);
@@ -96,7 +98,7 @@ pub(super) fn ask(
 /// A variable whose name looks like a secret. The launcher has it; the sandbox should not.
 pub(super) const SECRET_VARIABLE: &str = "CLASH_TEST_TOKEN";
 
-/// Becomes clash again, inside the sandbox.
+/// Plans the sandbox and becomes clash again inside it. Returns only on failure.
 fn enter(dirs: &Dirs, project: &Path, name: &str, simulate: &SimulatedHost) -> Failure {
     let launch = || -> Result<std::convert::Infallible, Failure> {
         let known = sandboxes(&LoadedPolicy::load(dirs, project, None)?)?;
@@ -104,8 +106,8 @@ fn enter(dirs: &Dirs, project: &Path, name: &str, simulate: &SimulatedHost) -> F
         let own = std::env::current_exe()?;
         let caps = FileCaps::READ.union(FileCaps::EXECUTE);
         let extra = [PathGrant { path: own.clone(), caps, why: GrantReason::Launcher }];
-        let (plan, _) = plan::make(dirs, project, sandbox, &simulate.host(dirs)?, &extra)
-            .map_err(|refusal| plan::refused(sandbox, refusal))?;
+        let (plan, _) = plan::plan_sandbox(dirs, project, sandbox, &simulate.host(dirs)?, &extra)
+            .map_err(|refusal| plan::refusal_failure(sandbox, refusal))?;
         let (env, _) = clash_sandbox::environment::scrub(env::all(), &sandbox.env);
         let args = ["sandbox", "part", "try"].map(Into::into).to_vec();
         let command = launch::LaunchCommand {
@@ -126,6 +128,7 @@ fn enter(dirs: &Dirs, project: &Path, name: &str, simulate: &SimulatedHost) -> F
 /// The start of the name of every file and directory that the test makes.
 pub(super) const SCRATCH: &str = ".clash-test-";
 
+/// True for a path whose name begins as those of the test.
 fn is_scratch(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(SCRATCH))
 }
@@ -135,13 +138,14 @@ fn is_scratch(path: &Path) -> bool {
 pub(super) struct ScratchRemover(Child);
 
 impl ScratchRemover {
+    /// Starts the tidier.
     pub(super) fn start() -> Result<Self, Failure> {
-        let mut tidier = part("tidy")?;
+        let mut tidier = part_command("tidy")?;
         // In a process group of its own: Ctrl-C at the terminal does not end it.
         Ok(Self(tidier.process_group(0).stdin(Stdio::piped()).spawn()?))
     }
 
-    /// Names a path that the tidier removes at the end.
+    /// Tells the tidier a path to remove at the end. Call it before the path exists.
     pub(super) fn leave(&mut self, path: &Path) -> Result<(), Failure> {
         let to = self.0.stdin.as_mut();
         let to = to.ok_or_else(|| Failure::new("the process that removes the files has ended"))?;
@@ -161,9 +165,10 @@ impl Drop for ScratchRemover {
 /// The last line of a test that came to its end.
 const DONE: &str = "done";
 
-/// Waits for the end of standard input and removes the named paths. If the test was
-/// killed, a trial may still run: then it removes them again for some seconds.
-fn tidy() -> Result<u8, Failure> {
+/// Waits for the end of standard input and removes the named paths that are the test's own.
+/// If the test was killed, a trial may still run: then it removes them again for five
+/// seconds.
+fn remove_named_paths() -> Result<u8, Failure> {
     let mut named = String::new();
     io::stdin().read_to_string(&mut named)?;
     let paths: Vec<PathBuf> =

@@ -26,12 +26,18 @@ pub(super) fn run(
     host: &HostFacts,
     json: bool,
 ) -> Result<u8, Failure> {
-    let (plan, report) =
-        make(dirs, project, sandbox, host, &[]).map_err(|refusal| refused(sandbox, refusal))?;
-    unless_closed(if json { out.json(&as_json(&plan, &report)) } else { show(out, &plan, &report) })
+    let (plan, report) = plan_sandbox(dirs, project, sandbox, host, &[])
+        .map_err(|refusal| refusal_failure(sandbox, refusal))?;
+    unless_closed(if json {
+        out.json(&as_json(&plan, &report))
+    } else {
+        print_plan(out, &plan, &report)
+    })
 }
 
-pub(super) fn make(
+/// Plans a sandbox as outside a session, with these needs of the launcher. Reads the disk;
+/// makes nothing.
+pub(super) fn plan_sandbox(
     dirs: &Dirs,
     project: &Path,
     sandbox: &Sandbox,
@@ -53,7 +59,8 @@ pub(super) fn make(
     plan_with_report(&request, &host)
 }
 
-pub(super) fn refused(sandbox: &Sandbox, refusal: PlanError) -> Failure {
+/// The failure about a sandbox that cannot be set up, with status 125.
+pub(super) fn refusal_failure(sandbox: &Sandbox, refusal: PlanError) -> Failure {
     let hint = refusal.hint();
     let Failure { message, .. } = Failure::from(refusal);
     let message = format!("sandbox {} cannot be set up: {message}", sandbox.name);
@@ -70,7 +77,11 @@ pub(super) fn tier(plan: &SandboxPlan) -> &'static str {
     }
 }
 
-fn show(out: &mut CommandOutput, plan: &SandboxPlan, report: &PlanReport) -> std::io::Result<()> {
+fn print_plan(
+    out: &mut CommandOutput,
+    plan: &SandboxPlan,
+    report: &PlanReport,
+) -> std::io::Result<()> {
     let (name, tier, abi) = (&plan.sandbox, tier(plan), plan.landlock_abi);
     out.line(format!("sandbox {name}, {tier}: Landlock ABI {abi} and seccomp"))?;
     out.line("")?;

@@ -26,6 +26,7 @@ struct TrialResult {
 }
 
 impl TrialResult {
+    /// True if the result is as the policy expects.
     fn agrees(&self) -> bool {
         self.trial.allowed == self.said.is_none()
     }
@@ -46,21 +47,26 @@ pub(super) fn run(
         )));
     }
     let host = simulate.host(dirs)?;
-    let (planned, _) = plan::make(dirs, project, sandbox, &host, &[])
-        .map_err(|refusal| plan::refused(sandbox, refusal))?;
+    let (planned, _) = plan::plan_sandbox(dirs, project, sandbox, &host, &[])
+        .map_err(|refusal| plan::refusal_failure(sandbox, refusal))?;
     let progress = ProgressLine::start("trying");
-    let seen = tried(dirs, project, sandbox, simulate)?;
+    let seen = run_trials(dirs, project, sandbox, simulate)?;
     drop(progress);
     let wrong = seen.iter().filter(|seen| !seen.agrees()).count();
     unless_closed(if json {
         out.json(&as_json(sandbox, &seen))
     } else {
-        show(out, &sandbox.name, plan::tier(&planned), &seen)
+        print_results(out, &sandbox.name, plan::tier(&planned), &seen)
     })?;
     Ok(if wrong == 0 { exit::OK } else { exit::FAILED })
 }
 
-fn show(out: &mut CommandOutput, name: &str, tier: &str, seen: &[TrialResult]) -> io::Result<()> {
+fn print_results(
+    out: &mut CommandOutput,
+    name: &str,
+    tier: &str,
+    seen: &[TrialResult],
+) -> io::Result<()> {
     out.line(format!("sandbox {name}, {tier}"))?;
     for one in seen {
         let word = if one.said.is_none() { "allowed" } else { "blocked" };
@@ -102,7 +108,7 @@ fn as_json(sandbox: &Sandbox, seen: &[TrialResult]) -> Value {
 }
 
 /// Prepares the trials, performs them in the sandbox and removes their files.
-fn tried(
+fn run_trials(
     dirs: &Dirs,
     project: &Path,
     sandbox: &Sandbox,
@@ -111,17 +117,17 @@ fn tried(
     let mut trials = TrialSetup::new(dirs, project, sandbox)?;
     let list = trials.take();
     let acts: Vec<&TrialAct> = list.iter().map(|trial| &trial.act).collect();
-    let answers = parts::ask(project, &sandbox.name, simulate, &acts)?;
+    let answers = parts::perform_in_sandbox(project, &sandbox.name, simulate, &acts)?;
     Ok(list
         .into_iter()
         .zip(answers)
-        .map(|(trial, said)| on_disk(TrialResult { trial, said }))
+        .map(|(trial, said)| check_on_disk(TrialResult { trial, said }))
         .collect())
 }
 
 /// A room may have a directory of its own under a path of the machine. A file that an act
 /// created or deleted only there counts as blocked.
-fn on_disk(seen: TrialResult) -> TrialResult {
+fn check_on_disk(seen: TrialResult) -> TrialResult {
     let elsewhere = match &seen.trial.act {
         TrialAct::Create(path) => !path.exists(),
         TrialAct::Delete(path) => path.exists(),

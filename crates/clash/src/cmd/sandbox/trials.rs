@@ -46,6 +46,8 @@ pub(super) struct TrialSetup<'a> {
 const MAX_NAMES_SEARCHED: usize = 1000;
 
 impl<'a> TrialSetup<'a> {
+    /// Chooses all trials and makes their files, sockets and listeners. Starts the tidier
+    /// first.
     pub(super) fn new(dirs: &Dirs, project: &Path, sandbox: &'a Sandbox) -> Result<Self, Failure> {
         let disk = Disk::default();
         let mut places = dirs.places_unseen(project, &disk);
@@ -55,10 +57,10 @@ impl<'a> TrialSetup<'a> {
         let tidier = ScratchRemover::start()?;
         let (list, listening) = (Vec::new(), Vec::new());
         let mut trials = Self { sandbox, places, disk, cage, list, tidier, listening };
-        trials.rules()?;
-        trials.around(dirs)?;
-        trials.network()?;
-        trials.processes()?;
+        trials.add_rule_trials()?;
+        trials.add_cage_trials(dirs)?;
+        trials.add_network_trials()?;
+        trials.add_process_trials()?;
         Ok(trials)
     }
 
@@ -67,8 +69,9 @@ impl<'a> TrialSetup<'a> {
         std::mem::take(&mut self.list)
     }
 
-    /// The policy's answer about a path, and the line of its rule.
-    fn judged(&self, path: &Path, needs: FileCaps) -> Result<(bool, Option<String>), Failure> {
+    /// The result that the policy expects for a path, and the line of its rule. Changes in
+    /// the cage are never expected.
+    fn expected(&self, path: &Path, needs: FileCaps) -> Result<(bool, Option<String>), Failure> {
         let baseline = readable_in_a_room();
         let world = JudgeContext {
             places: &self.places,
@@ -88,24 +91,27 @@ impl<'a> TrialSetup<'a> {
         Ok((verdict.effect == Effect::Allow && !caged, at))
     }
 
-    fn file(
+    /// Adds a trial whose expected result comes from the judge.
+    fn add_file_trial(
         &mut self,
         what: String,
         act: TrialAct,
         path: &Path,
         needs: FileCaps,
     ) -> Result<(), Failure> {
-        let (allowed, at) = self.judged(path, needs)?;
+        let (allowed, at) = self.expected(path, needs)?;
         self.list.push(SandboxTrial { what, act, allowed, at });
         Ok(())
     }
 
-    fn blocked(&mut self, what: impl Into<String>, act: TrialAct) {
+    /// Adds a trial that no sandbox may permit.
+    fn add_blocked_trial(&mut self, what: impl Into<String>, act: TrialAct) {
         self.list.push(SandboxTrial { what: what.into(), act, allowed: false, at: None });
     }
 
-    /// Adds trials inside each rule, and beside it.
-    fn rules(&mut self) -> Result<(), Failure> {
+    /// Adds trials inside each rule whose path exists, and in the user's directory above it:
+    /// a grant that is too wide opens that directory.
+    fn add_rule_trials(&mut self) -> Result<(), Failure> {
         let mut seen: Vec<PathBuf> = Vec::new();
         for rule in &self.sandbox.fs {
             let Some(path) = self.fixed(&rule.pattern).filter(|path| path.exists()) else {
@@ -121,29 +127,28 @@ impl<'a> TrialSetup<'a> {
             if rule.writes == WriteTarget::Project {
                 // The room writes to the project's own cache, but the judge answers for
                 // the shared one.
-                self.look(&path)?;
+                self.add_read_trial(&path)?;
             } else if path.is_dir() && (rule.effect == Effect::Allow || pattern) {
-                if !self.scratch(&path)? {
-                    self.look(&path)?;
+                if !self.add_scratch_trials(&path)? {
+                    self.add_read_trial(&path)?;
                 }
             } else if path.is_dir() {
-                self.stray(&path)?;
+                self.add_stray_trials(&path)?;
             } else {
                 let (read, open) = (TrialAct::Read(path.clone()), TrialAct::Open(path.clone()));
-                self.file(format!("read {name}"), read, &path, FileCaps::READ)?;
-                self.file(format!("open {name} to write"), open, &path, FileCaps::WRITE)?;
+                self.add_file_trial(format!("read {name}"), read, &path, FileCaps::READ)?;
+                self.add_file_trial(format!("open {name} to write"), open, &path, FileCaps::WRITE)?;
             }
         }
-        // A grant that is too wide opens the directory above it.
         for path in seen {
             if let Some(parent) = path.parent().filter(|parent| self.is_users(parent)) {
-                self.stray(parent)?;
+                self.add_stray_trials(parent)?;
             }
         }
         Ok(())
     }
 
-    /// The directory where a pattern begins, without links.
+    /// The directory where a pattern begins, without links; `None` for an unknown variable.
     fn fixed(&self, pattern: &PathPattern) -> Option<PathBuf> {
         Some(self.disk.real(&self.places.expand(pattern.fixed()).ok()?))
     }
@@ -174,10 +179,11 @@ impl<'a> TrialSetup<'a> {
             .any(|place| is_below(path, place))
     }
 
-    /// Tries every right in a new directory below `path`. False if it cannot be made.
-    fn scratch(&mut self, path: &Path) -> Result<bool, Failure> {
+    /// Tries every right in a new directory below `path`, and names that the sandbox's
+    /// patterns match. False, and no trial, if the directory cannot be made.
+    fn add_scratch_trials(&mut self, path: &Path) -> Result<bool, Failure> {
         let dir = path.join(format!("{SCRATCH}{}", std::process::id()));
-        if !self.is_users(path) || dir.exists() || !self.make(&dir)? {
+        if !self.is_users(path) || dir.exists() || !self.make_scratch_directory(&dir)? {
             return Ok(false);
         }
         for (name, text, mode) in
@@ -189,37 +195,37 @@ impl<'a> TrialSetup<'a> {
         }
         let [file, new, gone, run] = ["file", "new", "gone", "run"].map(|name| dir.join(name));
         let at = path.display();
-        self.file(
+        self.add_file_trial(
             format!("read a file in {at}"),
             TrialAct::Read(file.clone()),
             &file,
             FileCaps::READ,
         )?;
-        self.file(
+        self.add_file_trial(
             format!("write a file in {at}"),
             TrialAct::Open(file.clone()),
             &file,
             FileCaps::WRITE,
         )?;
-        self.file(
+        self.add_file_trial(
             format!("change a file's mode in {at}"),
             TrialAct::Chmod(file.clone()),
             &file,
             FileCaps::WRITE,
         )?;
-        self.file(
+        self.add_file_trial(
             format!("create a file in {at}"),
             TrialAct::Create(new.clone()),
             &new,
             FileCaps::CREATE,
         )?;
-        self.file(
+        self.add_file_trial(
             format!("delete a file in {at}"),
             TrialAct::Delete(gone.clone()),
             &gone,
             FileCaps::DELETE,
         )?;
-        self.file(
+        self.add_file_trial(
             format!("run a program in {at}"),
             TrialAct::Run(run.clone()),
             &run,
@@ -228,23 +234,23 @@ impl<'a> TrialSetup<'a> {
         for name in self.names_below(&dir) {
             let named = dir.join(&name);
             let act = TrialAct::Create(named.clone());
-            self.file(format!("create {name} in {at}"), act, &named, FileCaps::CREATE)?;
+            self.add_file_trial(format!("create {name} in {at}"), act, &named, FileCaps::CREATE)?;
         }
         Ok(true)
     }
 
-    /// Tries to read a directory and to create a file in it.
-    fn stray(&mut self, dir: &Path) -> Result<(), Failure> {
+    /// Tries to read a directory and, if it is the user's, to create a file in it.
+    fn add_stray_trials(&mut self, dir: &Path) -> Result<(), Failure> {
         let file = dir.join(format!("{SCRATCH}{}", std::process::id()));
         let known = |trial: &SandboxTrial| trial.act == TrialAct::Create(file.clone());
         if file.exists() || self.list.iter().any(known) || !dir.is_dir() {
             return Ok(());
         }
-        self.look(dir)?;
+        self.add_read_trial(dir)?;
         if self.is_users(dir) {
             let at = dir.display();
             self.tidier.leave(&file)?;
-            self.file(
+            self.add_file_trial(
                 format!("create a file in {at}"),
                 TrialAct::Create(file.clone()),
                 &file,
@@ -254,9 +260,9 @@ impl<'a> TrialSetup<'a> {
         Ok(())
     }
 
-    /// Tries to read a path. A room may have a directory of its own under the same path, so
-    /// for a directory it tries to read a file in it.
-    fn look(&mut self, path: &Path) -> Result<(), Failure> {
+    /// Tries to read a path, once. A room may have a directory of its own under the same
+    /// path, so for a directory it tries to read a file in it.
+    fn add_read_trial(&mut self, path: &Path) -> Result<(), Failure> {
         let file = if path.is_dir() { self.file_in(path)? } else { None };
         let (what, path) = match &file {
             Some(file) => (format!("read a file in {}", path.display()), file.as_path()),
@@ -266,10 +272,11 @@ impl<'a> TrialSetup<'a> {
         if self.list.iter().any(|trial| trial.act == act) {
             return Ok(());
         }
-        self.file(what, act, path, FileCaps::READ)
+        self.add_file_trial(what, act, path, FileCaps::READ)
     }
 
-    /// A file in a directory. Creates one if there is none.
+    /// A visible file in a directory, among its first 1000 names. Creates one in a directory
+    /// of the user if there is none.
     fn file_in(&mut self, dir: &Path) -> Result<Option<PathBuf>, Failure> {
         let there = fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
         let hidden = |path: &Path| {
@@ -285,23 +292,26 @@ impl<'a> TrialSetup<'a> {
         Ok(fs::write(&canary, "text").is_ok().then_some(canary))
     }
 
-    /// Adds trials at credentials, at clash's own files and at those of agents.
-    fn around(&mut self, dirs: &Dirs) -> Result<(), Failure> {
+    /// Adds trials at the home, at credentials, at clash's own files and at those of agents.
+    fn add_cage_trials(&mut self, dirs: &Dirs) -> Result<(), Failure> {
         let home = self.places.home.clone();
-        self.stray(&home)?;
+        self.add_stray_trials(&home)?;
         for path in SECRETS.iter().map(|name| home.join(name)).filter(|path| path.exists()) {
-            self.look(&path)?;
+            self.add_read_trial(&path)?;
         }
         for path in ["/etc/shadow", "/proc/sys/kernel/core_pattern"] {
-            self.blocked(format!("open {path} to write"), TrialAct::Open(path.into()));
+            self.add_blocked_trial(format!("open {path} to write"), TrialAct::Open(path.into()));
         }
         for path in self.cage.clone() {
             if path.is_file() {
-                self.blocked(format!("open {} to write", path.display()), TrialAct::Open(path));
+                self.add_blocked_trial(
+                    format!("open {} to write", path.display()),
+                    TrialAct::Open(path),
+                );
             } else if path.is_dir() {
                 let file = path.join(format!("{SCRATCH}{}", std::process::id()));
                 self.tidier.leave(&file)?;
-                self.blocked(
+                self.add_blocked_trial(
                     format!("create a file in {}", path.display()),
                     TrialAct::Create(file),
                 );
@@ -309,7 +319,7 @@ impl<'a> TrialSetup<'a> {
         }
         let record = dirs.host_record();
         if record.is_file() {
-            self.file(
+            self.add_file_trial(
                 format!("read {}", record.display()),
                 TrialAct::Read(record.clone()),
                 &record,
@@ -319,7 +329,8 @@ impl<'a> TrialSetup<'a> {
         Ok(())
     }
 
-    fn network(&mut self) -> Result<(), Failure> {
+    /// Adds trials at a TCP and a UDP port that listen on this machine, and at sockets.
+    fn add_network_trials(&mut self) -> Result<(), Failure> {
         let tcp = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let udp = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
         let (tcp_port, udp_port) = (tcp.local_addr()?.port(), udp.local_addr()?.port());
@@ -339,19 +350,22 @@ impl<'a> TrialSetup<'a> {
             let what = format!("reach {what}");
             self.list.push(SandboxTrial { what, act, allowed: effect == Effect::Allow, at });
         }
-        self.sockets()
+        self.add_socket_trials()
     }
 
     /// Adds trials at sockets: one whose path no rule grants, an abstract one, and those of
     /// ssh-agent and Docker, which act with the user's rights.
-    fn sockets(&mut self) -> Result<(), Failure> {
+    fn add_socket_trials(&mut self) -> Result<(), Failure> {
         let dir = self.places.home.join(format!("{SCRATCH}{}-s", std::process::id()));
         let path = dir.join("s");
-        if !self.judged(&path, FileCaps::WRITE)?.0 && self.make(&dir)? {
+        if !self.expected(&path, FileCaps::WRITE)?.0 && self.make_scratch_directory(&dir)? {
             // `bind` fails if the path is longer than 107 bytes.
             if let Ok(listener) = UnixListener::bind(&path) {
                 self.listening.push(Box::new(listener));
-                self.blocked("connect to a socket in the home directory", TrialAct::Unix(path));
+                self.add_blocked_trial(
+                    "connect to a socket in the home directory",
+                    TrialAct::Unix(path),
+                );
             }
         }
         #[cfg(target_os = "linux")]
@@ -360,20 +374,22 @@ impl<'a> TrialSetup<'a> {
             let name = format!("clash-test-{}", std::process::id());
             let address = std::os::unix::net::SocketAddr::from_abstract_name(&name)?;
             self.listening.push(Box::new(UnixListener::bind_addr(&address)?));
-            self.blocked("connect to an abstract socket", TrialAct::Abstract(name));
+            self.add_blocked_trial("connect to an abstract socket", TrialAct::Abstract(name));
         }
         let agents = [env::path("SSH_AUTH_SOCK"), Some("/var/run/docker.sock".into())];
         for path in agents.into_iter().flatten().filter(|path| path.exists()) {
             let what = format!("connect to {}", path.display());
-            self.file(what, TrialAct::Unix(path.clone()), &path, FileCaps::WRITE)?;
+            self.add_file_trial(what, TrialAct::Unix(path.clone()), &path, FileCaps::WRITE)?;
         }
         Ok(())
     }
 
-    fn processes(&mut self) -> Result<(), Failure> {
+    /// Adds trials at this process, from inside: a signal, its environment, and a variable
+    /// that looks like a secret.
+    fn add_process_trials(&mut self) -> Result<(), Failure> {
         let own = std::process::id();
-        self.blocked("signal a process outside", TrialAct::Signal(i32::try_from(own)?));
-        self.blocked(
+        self.add_blocked_trial("signal a process outside", TrialAct::Signal(i32::try_from(own)?));
+        self.add_blocked_trial(
             "read the environment of a process outside",
             TrialAct::Read(format!("/proc/{own}/environ").into()),
         );
@@ -388,7 +404,7 @@ impl<'a> TrialSetup<'a> {
     }
 
     /// Creates a directory that the tidier removes. False if it cannot be created.
-    fn make(&mut self, dir: &Path) -> Result<bool, Failure> {
+    fn make_scratch_directory(&mut self, dir: &Path) -> Result<bool, Failure> {
         self.tidier.leave(dir)?;
         Ok(fs::create_dir(dir).is_ok())
     }

@@ -18,6 +18,7 @@ pub(crate) struct SettingsFile {
     pub(crate) content: SettingsContent,
 }
 
+/// The entries of clash in a settings file.
 #[derive(Debug)]
 pub(crate) enum SettingsContent {
     /// The file does not exist.
@@ -41,7 +42,8 @@ pub(crate) struct AgentWiring {
 }
 
 impl AgentWiring {
-    pub(crate) fn look(dirs: &Dirs, agent: &Agent, scope: &InstallScope) -> Self {
+    /// Reads every settings file of the agent in this scope. Runs nothing.
+    pub(crate) fn read(dirs: &Dirs, agent: &Agent, scope: &InstallScope) -> Self {
         let mut this = Self { files: Vec::new(), hooks: Vec::new(), own_sandbox: None };
         let mut hooks = Vec::new();
         let mut launcher = None;
@@ -88,11 +90,13 @@ impl AgentWiring {
         self.files.iter().any(|file| matches!(file.content, SettingsContent::Wired { .. }))
     }
 
+    /// True if clash cannot read or understand any of the files.
     pub(crate) fn is_broken(&self) -> bool {
         self.files.iter().any(|file| matches!(file.content, SettingsContent::Broken(_)))
     }
 
-    /// The problems of all files.
+    /// The problems of all files. If one file is wired, a file without entries of clash is a
+    /// problem too.
     pub(crate) fn problems(&self, agent: &Agent) -> Vec<WiringProblem> {
         let wired = self.is_wired();
         let mut found = Vec::new();
@@ -112,7 +116,8 @@ impl AgentWiring {
         found
     }
 
-    /// Tries every hook in the settings, up to the first that fails.
+    /// Tries every hook in the settings with a harmless command, up to the first that fails.
+    /// Fails if there is no hook.
     pub(crate) fn try_out(&self, dirs: &Dirs, agent: &Agent, project: &Path) -> TrialOutcome {
         let mut outcome =
             TrialOutcome::Failed("no hook in its settings judges tool calls".to_owned());

@@ -23,7 +23,7 @@ use clash_agents::{Agent, ConfinementMethod, SampleCall};
 /// A command without any effect.
 pub(crate) const HARMLESS: &str = "true";
 
-/// The guard waits a shorter time.
+/// The time for each program of a trial. The launcher's own guard waits a shorter time.
 const TRIAL_LIMIT: Duration = Duration::from_secs(30);
 
 /// The result of a trial.
@@ -46,6 +46,7 @@ pub(crate) struct HookEntry {
     pub(crate) prefix_variable: Option<&'static str>,
 }
 
+/// Tries one hook, in a session of its own that is removed afterwards.
 pub(crate) fn run(dirs: &Dirs, agent: &Agent, entry: &HookEntry, project: &Path) -> TrialOutcome {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -59,13 +60,14 @@ pub(crate) fn run(dirs: &Dirs, agent: &Agent, entry: &HookEntry, project: &Path)
 
 /// Runs the hook with a text that is not a message. The hook must block.
 pub(crate) fn blocks_junk(entry: &HookEntry, project: &Path) -> Result<(), String> {
-    let said = ProgramOutput::run(hook(entry, project), "{\"hook_event_name\":")?;
+    let said = ProgramOutput::run(hook_command(entry, project), "{\"hook_event_name\":")?;
     let cancels = said.document().is_some_and(|answer| answer.get("cancel") == Some(&true.into()));
     let blocks = said.blocks() || cancels;
     blocks.then_some(()).ok_or_else(|| format!("the hook did not block junk: {}", said.status))
 }
 
-fn hook(entry: &HookEntry, project: &Path) -> Command {
+/// The hook as the agent starts it, in the project.
+fn hook_command(entry: &HookEntry, project: &Path) -> Command {
     let mut command = match &entry.hook {
         HookCommand::Shell(line) => {
             let mut command = Command::new("/bin/sh");
@@ -86,6 +88,7 @@ fn hook(entry: &HookEntry, project: &Path) -> Command {
     command
 }
 
+/// One trial and its session.
 struct HookTrial<'a> {
     agent: &'a Agent,
     entry: &'a HookEntry,
@@ -94,16 +97,18 @@ struct HookTrial<'a> {
 }
 
 impl HookTrial<'_> {
+    /// Runs the hook, reads its decision from the trace, and runs the command that the answer
+    /// names. The error is the reason for a failed trial.
     fn outcome(&self, dirs: &Dirs) -> Result<TrialOutcome, String> {
         let cwd = self.project.to_string_lossy();
         let sample = SampleCall { session: self.session, cwd: &cwd, script: HARMLESS };
-        let mut command = hook(self.entry, self.project);
+        let mut command = hook_command(self.entry, self.project);
         if let Some(variable) = self.agent.abilities.project {
             command.env(variable, self.project);
         }
         let said = ProgramOutput::run(command, &(self.agent.sample)(&sample).to_string())?;
         let record = self.decision(dirs).ok_or_else(|| {
-            format!("the hook decided nothing about a harmless command: {}", said.in_short())
+            format!("the hook decided nothing about a harmless command: {}", said.first_line())
         })?;
         let reason = record.reason.unwrap_or_default();
         if record.effect.as_deref() == Some("deny") {
@@ -115,32 +120,33 @@ impl HookTrial<'_> {
             return if refuses {
                 Ok(TrialOutcome::Refused { reason })
             } else {
-                Err(format!("clash refused, and the answer does not: {}", said.in_short()))
+                Err(format!("clash refused, and the answer does not: {}", said.first_line()))
             };
         }
         // For some agents the refusal has the line to run.
         if said.refuses() && said.line(self.session).is_none() {
             return Ok(TrialOutcome::Refused { reason });
         }
-        let command = self.confined(&said).ok_or_else(|| {
-            format!("the answer does not name clash's launcher: {}", said.in_short())
+        let command = self.agents_command(&said).ok_or_else(|| {
+            format!("the answer does not name clash's launcher: {}", said.first_line())
         })?;
         let ran = ProgramOutput::run(command, "")?;
         if !ran.status.success() {
-            return Err(format!("a harmless command cannot run: {}", ran.in_short()));
+            return Err(format!("a harmless command cannot run: {}", ran.first_line()));
         }
         Ok(TrialOutcome::Ran { sandbox: record.sandbox.unwrap_or_default() })
     }
 
-    /// The decision in the trace of this session.
+    /// The last decision in the trace of this session; `None` if the hook recorded none.
     fn decision(&self, dirs: &Dirs) -> Option<TraceRecord> {
         let session = sessions_dir(dirs).join(self.session);
         let mut records = trace::read(&session).ok()?.into_iter().map(|(record, _)| record);
         records.rfind(|record| record.event == TraceEvent::Decision)
     }
 
-    /// The command that the agent starts after this answer.
-    fn confined(&self, said: &ProgramOutput) -> Option<Command> {
+    /// The command that the agent starts after this answer; `None` if the answer names no
+    /// launcher.
+    fn agents_command(&self, said: &ProgramOutput) -> Option<Command> {
         let launched = self.entry.launcher.as_ref().map(Command::new);
         let mut command = match (self.agent.abilities.confines, launched) {
             (ConfinementMethod::ShellPrefix, Some(mut launcher)) => {
@@ -177,6 +183,7 @@ struct ProgramOutput {
 }
 
 impl ProgramOutput {
+    /// Runs the program with this input to its end, at most [`TRIAL_LIMIT`].
     fn run(mut command: Command, input: &str) -> Result<Self, String> {
         let program = command.get_program().to_string_lossy().into_owned();
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -189,7 +196,7 @@ impl ProgramOutput {
             // The hook may answer before it has read the whole input.
             let _ = stdin.write_all(input.as_bytes());
         }
-        let (out, err) = (reader(child.stdout.take()), reader(child.stderr.take()));
+        let (out, err) = (spawn_reader(child.stdout.take()), spawn_reader(child.stderr.take()));
         let started = Instant::now();
         let status = loop {
             if let Some(status) = child.try_wait()? {
@@ -208,16 +215,19 @@ impl ProgramOutput {
         Ok(Self { status, out: text(out), err: text(err) })
     }
 
+    /// The output as JSON, if it is that.
     fn document(&self) -> Option<Value> {
         serde_json::from_str(&self.out).ok()
     }
 
-    /// The refusal that nearly every agent honours.
+    /// True for the refusal that nearly every agent honours: exit status 2 with only a
+    /// message on standard error.
     fn blocks(&self) -> bool {
         let code = self.status.code() == Some(i32::from(exit::BLOCKED));
         code && self.out.is_empty() && !self.err.trim().is_empty()
     }
 
+    /// True if the answer refuses the call, in any of the forms that agents honour.
     fn refuses(&self) -> bool {
         const PLACES: [&str; 4] = [
             "/hookSpecificOutput/permissionDecision",
@@ -235,7 +245,7 @@ impl ProgramOutput {
     fn line(&self, session: &str) -> Option<String> {
         let call = format!(" exec --approval {session}.");
         let mut texts = vec![self.err.clone()];
-        collect(&self.document().unwrap_or_default(), &mut texts);
+        collect_texts(&self.document().unwrap_or_default(), &mut texts);
         let text = texts.into_iter().find(|text| text.contains(&call))?;
         let line = text.lines().find(|line| line.contains(&call))?;
         // For some agents the line is part of a sentence.
@@ -243,7 +253,8 @@ impl ProgramOutput {
         Some(told.unwrap_or(line).to_owned())
     }
 
-    fn in_short(&self) -> String {
+    /// The first line of the output and the exit status, for a message.
+    fn first_line(&self) -> String {
         let text = [&self.err, &self.out].into_iter().find(|text| !text.trim().is_empty());
         match text.and_then(|text| text.trim().lines().next()) {
             Some(line) => format!("{} ({})", say::one_line(line), self.status),
@@ -252,7 +263,8 @@ impl ProgramOutput {
     }
 }
 
-fn reader(from: Option<impl Read + Send + 'static>) -> std::thread::JoinHandle<Vec<u8>> {
+/// Reads a stream to its end in a thread.
+fn spawn_reader(from: Option<impl Read + Send + 'static>) -> std::thread::JoinHandle<Vec<u8>> {
     std::thread::spawn(move || {
         let mut bytes = Vec::new();
         if let Some(mut from) = from {
@@ -262,11 +274,12 @@ fn reader(from: Option<impl Read + Send + 'static>) -> std::thread::JoinHandle<V
     })
 }
 
-fn collect(value: &Value, texts: &mut Vec<String>) {
+/// Adds every text in a JSON value.
+fn collect_texts(value: &Value, texts: &mut Vec<String>) {
     match value {
         Value::String(text) => texts.push(text.clone()),
-        Value::Array(values) => values.iter().for_each(|value| collect(value, texts)),
-        Value::Object(members) => members.values().for_each(|value| collect(value, texts)),
+        Value::Array(values) => values.iter().for_each(|value| collect_texts(value, texts)),
+        Value::Object(members) => members.values().for_each(|value| collect_texts(value, texts)),
         _ => {}
     }
 }
