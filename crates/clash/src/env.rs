@@ -40,6 +40,7 @@ pub(crate) fn path(name: &str) -> Option<PathBuf> {
     env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute())
 }
 
+/// A variable as text. One that is empty or not UTF-8 counts as unset.
 pub(crate) fn text(name: &str) -> Option<String> {
     env::var(name).ok().filter(|value| !value.is_empty())
 }
@@ -53,20 +54,21 @@ pub(crate) fn client_session() -> Option<String> {
 /// The sandbox of clash that this process runs in. A variable alone proves nothing, so
 /// the process must also have no_new_privs.
 pub(crate) fn inside_clash() -> Option<String> {
-    text(CLASH_SANDBOX).filter(|_| is_bound())
+    text(CLASH_SANDBOX).filter(|_| has_no_new_privs())
 }
 
 #[cfg(target_os = "linux")]
-fn is_bound() -> bool {
+fn has_no_new_privs() -> bool {
     rustix::thread::no_new_privs().is_ok_and(|set| set)
 }
 
 /// Clash has no sandboxes on other systems yet.
 #[cfg(not(target_os = "linux"))]
-fn is_bound() -> bool {
+fn has_no_new_privs() -> bool {
     false
 }
 
+/// All variables of this process.
 pub(crate) fn all() -> impl Iterator<Item = (OsString, OsString)> {
     env::vars_os()
 }
@@ -77,8 +79,8 @@ pub(crate) fn path_list() -> Vec<PathBuf> {
 }
 
 /// Replaces the home by its real path in all values, for example in `HOME`, `PATH` and
-/// `CARGO_HOME`.
-pub(crate) fn name_home(env: &mut [(OsString, OsString)], written: &Path, real: &Path) {
+/// `CARGO_HOME`. Only whole paths in a list with colons are replaced.
+pub(crate) fn use_real_home(env: &mut [(OsString, OsString)], written: &Path, real: &Path) {
     for (_, value) in env {
         let named = |path: PathBuf| match path.strip_prefix(written) {
             Ok(below) if below.as_os_str().is_empty() => real.to_path_buf(),
@@ -104,7 +106,7 @@ mod tests {
             ("PATH".into(), "/usr/bin:/home/link/.cargo/bin:/home/linked/bin".into()),
             ("NOTE".into(), "a: b::c".into()),
         ];
-        name_home(&mut env, Path::new("/home/link"), Path::new("/data/u"));
+        use_real_home(&mut env, Path::new("/home/link"), Path::new("/data/u"));
         let value = |at: usize| env[at].1.to_str().unwrap();
         assert_eq!(value(0), "/data/u");
         assert_eq!(value(1), "/usr/bin:/data/u/.cargo/bin:/home/linked/bin");

@@ -27,12 +27,14 @@ impl RealPaths for HeldPaths {
     }
 
     fn resolve(&self, path: &Path, caseless: bool) -> Result<PathBuf, PathLookupError> {
-        real(path, caseless)
+        resolve_held(path, caseless)
     }
 }
 
-/// The real path. The part that does not exist stays as it is.
-fn real(path: &Path, caseless: bool) -> Result<PathBuf, PathLookupError> {
+/// The real path. The part that does not exist stays as it is. Fails if the open file is
+/// elsewhere than the path name by name: a command is exchanging it. A path that may not be
+/// opened is resolved by name alone: the agent cannot open it either.
+fn resolve_held(path: &Path, caseless: bool) -> Result<PathBuf, PathLookupError> {
     let by_name = Disk::default().real(path);
     let same = |held: &Path, named: &Path| {
         let folded = |path: &Path| path.to_string_lossy().to_lowercase();
@@ -40,30 +42,33 @@ fn real(path: &Path, caseless: bool) -> Result<PathBuf, PathLookupError> {
     };
     let failed = |source| PathLookupError::Look { path: path.to_path_buf(), source };
     let moves = || PathLookupError::Moves(path.to_path_buf());
-    match open(path, OFlags::empty()) {
-        Ok(file) if same(&place(&file).map_err(failed)?, &by_name) => Ok(by_name),
+    match open_path(path, OFlags::empty()) {
+        Ok(file) if same(&path_of_file(&file).map_err(failed)?, &by_name) => Ok(by_name),
         Ok(_) => Err(moves()),
         Err(error) if is_absent(&error) => {
-            let Some((there, dir)) = nearest(&by_name).map_err(failed)? else { return Ok(by_name) };
-            let held = place(&dir).map_err(failed)?;
+            let Some((there, dir)) = open_nearest(&by_name).map_err(failed)? else {
+                return Ok(by_name);
+            };
+            let held = path_of_file(&dir).map_err(failed)?;
             if same(&held, there) { Ok(by_name) } else { Err(moves()) }
         }
-        // The agent cannot open the file either.
         Err(_) => Ok(by_name),
     }
 }
 
-/// Device and inode of the nearest existing directory around a real path.
+/// Device and inode of the nearest existing directory around a real path; `None` if it may
+/// not be opened.
 pub(crate) fn directory_of(real: &Path) -> io::Result<Option<(u64, u64)>> {
-    let Some((_, dir)) = nearest(real.parent().unwrap_or(real))? else { return Ok(None) };
+    let Some((_, dir)) = open_nearest(real.parent().unwrap_or(real))? else { return Ok(None) };
     let stat = fstat(&dir)?;
     Ok(Some((stat.st_dev, stat.st_ino)))
 }
 
-/// The longest existing part of a real path, opened. `None` if it cannot be opened.
-fn nearest(real: &Path) -> io::Result<Option<(&Path, OwnedFd)>> {
+/// The longest existing part of a real path, opened without following a link. `None` if it
+/// may not be opened.
+fn open_nearest(real: &Path) -> io::Result<Option<(&Path, OwnedFd)>> {
     for there in real.ancestors() {
-        match open(there, OFlags::NOFOLLOW) {
+        match open_path(there, OFlags::NOFOLLOW) {
             Ok(file) => return Ok(Some((there, file))),
             Err(error) if is_absent(&error) => {}
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(None),
@@ -77,11 +82,13 @@ fn is_absent(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
-fn open(path: &Path, flags: OFlags) -> io::Result<OwnedFd> {
+/// Opens a path with `O_PATH`.
+fn open_path(path: &Path, flags: OFlags) -> io::Result<OwnedFd> {
     Ok(openat(CWD, path, flags | OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?)
 }
 
-fn place(file: &OwnedFd) -> io::Result<PathBuf> {
+/// The path of an open file, as the kernel names it now.
+fn path_of_file(file: &OwnedFd) -> io::Result<PathBuf> {
     fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()))
 }
 
@@ -107,10 +114,10 @@ mod tests {
             ("dangling", "a/none/x"),
             ("a/file/below", "a/file/below"),
         ] {
-            let real = real(&base.join(path), false).unwrap();
+            let real = resolve_held(&base.join(path), false).unwrap();
             assert_eq!(real, base.join(expected), "{path}");
         }
-        let _ = real(&base.join("loop"), false);
+        let _ = resolve_held(&base.join("loop"), false);
     }
 
     #[test]

@@ -18,7 +18,7 @@ use crate::ui::Failure;
 use clash_agents::tool_input::{self, CallContext, ToolError};
 use clash_agents::{self as agents, HookMessage};
 
-/// Where agents keep their histories.
+/// The directories of histories: clash's own sessions and those of each agent.
 pub(crate) fn roots(dirs: &Dirs) -> HistoryRoots {
     let user = dirs.for_agents();
     HistoryRoots::new(sessions_dir(dirs), |name| {
@@ -28,6 +28,7 @@ pub(crate) fn roots(dirs: &Dirs) -> HistoryRoots {
 }
 
 /// The histories that an option names: `latest`, a file or a directory; without it, all.
+/// Fails if there are none.
 pub(crate) fn selected_histories(
     dirs: &Dirs,
     what: Option<&str>,
@@ -68,7 +69,8 @@ pub(crate) struct PastAction {
 }
 
 impl PastAction {
-    /// The action as a hook would have read it.
+    /// The action as a hook would have read it. A command that clash had wrapped counts as
+    /// the model's own script.
     pub(crate) fn action(&self) -> Result<Action, ToolError> {
         let from = CallContext { cwd: &self.cwd, home: &self.home, paths: &HeldPaths };
         let wanted = match agents::find_agent(self.seen.agent) {
@@ -114,7 +116,9 @@ fn unwrapped(script: &str) -> Option<String> {
     }
 }
 
-/// Reads histories as actions, and shows the progress at a terminal.
+/// Reads histories as actions, those since a time if given, and shows the progress at a
+/// terminal. Skips questions to the user and calls that were read already. `each` can end the
+/// reading.
 pub(crate) fn replay(
     dirs: &Dirs,
     here: &Path,
@@ -138,7 +142,7 @@ pub(crate) fn replay(
             || *questions
                 .entry((seen.agent, seen.tool.clone()))
                 .or_insert_with(|| is_question(&seen))
-            || told.again(&seen)
+            || told.is_repeated(&seen)
         {
             return ControlFlow::Continue(());
         }
@@ -164,7 +168,9 @@ struct ToldCalls {
 }
 
 impl ToldCalls {
-    fn again(&mut self, seen: &SeenCall) -> bool {
+    /// True if a call with this id and the same session or time was read before. Records the
+    /// call. A call without an id is never repeated.
+    fn is_repeated(&mut self, seen: &SeenCall) -> bool {
         let (agent, call) = (seen.agent, &seen.call);
         if call.id.is_empty() {
             return false;
@@ -210,7 +216,7 @@ impl Drop for ReadProgress {
     }
 }
 
-/// The skipped records in words; `None` if there are none.
+/// The number of skipped records in words; `None` if there are none.
 pub(crate) fn not_understood(tally: &ReadTally) -> Option<String> {
     let parts: Vec<String> = [
         (tally.broken, "broken line", "broken lines"),
@@ -225,8 +231,8 @@ pub(crate) fn not_understood(tally: &ReadTally) -> Option<String> {
     (!parts.is_empty()).then(|| format!("passed over: {}", parts.join(", ")))
 }
 
-/// `30d`, `12h`, `2w` as the time before now, in milliseconds since 1970.
-pub(crate) fn since(text: &str) -> Result<u64, String> {
+/// Parses `30d`, `12h` or `2w` as the time so long before now, in milliseconds since 1970.
+pub(crate) fn parse_since(text: &str) -> Result<u64, String> {
     let wrong = || "a number and a unit: 12h, 30d, 2w".to_owned();
     let unit = text.chars().last().ok_or_else(wrong)?;
     let hours = match unit {
@@ -256,9 +262,9 @@ mod tests {
 
     #[test]
     fn a_span_of_time_has_a_unit() {
-        assert!(since("30d").unwrap() < since("12h").unwrap());
+        assert!(parse_since("30d").unwrap() < parse_since("12h").unwrap());
         for wrong in ["", "d", "30", "-1d", "30m"] {
-            assert!(since(wrong).is_err(), "{wrong}");
+            assert!(parse_since(wrong).is_err(), "{wrong}");
         }
     }
 }

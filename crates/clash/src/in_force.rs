@@ -28,10 +28,11 @@ pub(crate) struct PolicySandboxes<'a> {
 }
 
 impl SandboxesInForce for PolicySandboxes<'_> {
+    /// As the trait asks. `None`, so every link is suspect, if the policy cannot be loaded.
     fn trees(&self) -> Option<Vec<PathBuf>> {
         let policy = LoadedPolicy::load(self.dirs, self.project, self.session).ok()?;
         let places = self.dirs.places_unseen(self.project, &Disk::default());
-        let mut trees = changeable(&policy, &places).ok()?;
+        let mut trees = changeable_trees(&policy, &places).ok()?;
         // Other projects count too: two rules may lead from one project into another. A
         // directory that contains the home is no project that commands could write.
         let others = session::projects(self.dirs);
@@ -45,10 +46,10 @@ impl SandboxesInForce for PolicySandboxes<'_> {
 /// defines all its sandboxes. A sandbox of the library that no rule names and that may
 /// write the whole home (`workspace`) does not count: otherwise every link in the home
 /// would be suspect.
-fn changeable(policy: &LoadedPolicy, places: &PolicyPlaces) -> Result<Vec<PathBuf>, IrError> {
+fn changeable_trees(policy: &LoadedPolicy, places: &PolicyPlaces) -> Result<Vec<PathBuf>, IrError> {
     let mut trees = Vec::new();
     for layer in policy.ir().to_layers()? {
-        let named = names(&layer);
+        let named = named_sandboxes(&layer);
         for sandbox in layer.sandboxes.iter().filter(|sandbox| !reaches_more(sandbox)) {
             let counts =
                 named.contains(sandbox.name.as_str()) || !sandbox.span.file.starts_with("@clash//");
@@ -65,7 +66,7 @@ fn reaches_more(sandbox: &Sandbox) -> bool {
 }
 
 /// The sandboxes that the rules and settings of a layer name.
-fn names(layer: &Layer) -> BTreeSet<&str> {
+fn named_sandboxes(layer: &Layer) -> BTreeSet<&str> {
     let LayerSettings { default, default_sandbox, .. } = &layer.settings;
     let default = default.as_ref().and_then(|rule| rule.sandbox.as_deref());
     let mut names: BTreeSet<&str> = default.into_iter().chain(default_sandbox.as_deref()).collect();
@@ -137,6 +138,7 @@ impl LinkResolver for NotedLinks<'_> {
         self.disk.real(moved.as_deref().unwrap_or(path))
     }
 
+    /// The real path, noted if it differs. A closed path leads to a path that does not exist.
     fn follow<'p>(&self, path: Cow<'p, Path>) -> Cow<'p, Path> {
         if self.closed.contains(path.as_ref()) {
             return Cow::Borrowed(Path::new("/\u{1}nowhere"));

@@ -29,6 +29,7 @@ const VERSION: u32 = 1;
 /// Longer files are not compared.
 const MAX_TEXT_BYTES: u64 = 8 << 20;
 
+/// The record of one call.
 #[derive(Debug, Serialize, Deserialize)]
 struct JudgedFiles {
     v: u32,
@@ -43,6 +44,7 @@ struct JudgedFile {
 }
 
 impl JudgedFile {
+    /// The identity of the file's directory now.
     fn note(file: &FileUse) -> io::Result<Self> {
         Ok(Self { real: file.path.clone(), directory: directory_of(&file.path)? })
     }
@@ -54,7 +56,7 @@ pub(crate) fn note(
     message: &HookMessage,
     files: &[FileUse],
 ) -> Result<(), SessionError> {
-    let file = place(session, message);
+    let file = record_path(session, message);
     let state = |source| SessionError::State { path: file.clone(), source };
     let files = files.iter().map(JudgedFile::note).collect::<io::Result<_>>().map_err(state)?;
     let text = serde_json::to_vec(&JudgedFiles { v: VERSION, files });
@@ -62,13 +64,14 @@ pub(crate) fn note(
 }
 
 /// The difference between the files of a call now and when they were judged, as a sentence
-/// for the user.
-pub(crate) fn difference(
+/// for the user. Removes the record. `None` if there is no difference, or no record that this
+/// version can read.
+pub(crate) fn find_difference(
     session: &Session,
     message: &HookMessage,
     files: &[FileUse],
 ) -> Option<String> {
-    let noted = place(session, message);
+    let noted = record_path(session, message);
     let text = fs::read(&noted).ok()?;
     let _ = fs::remove_file(&noted);
     let judged: JudgedFiles = serde_json::from_slice(&text).ok()?;
@@ -112,7 +115,8 @@ pub(crate) fn discard_all(session: &Session) {
     let _ = fs::remove_dir_all(session.dir.join(DIR));
 }
 
-fn place(session: &Session, message: &HookMessage) -> PathBuf {
+/// The record's path: named after the call's id, or without one after the call itself.
+fn record_path(session: &Session, message: &HookMessage) -> PathBuf {
     let key = match message.call.as_str() {
         "" => format!("{}{:?}", message.tool, message.input),
         call => call.to_owned(),
@@ -120,8 +124,9 @@ fn place(session: &Session, message: &HookMessage) -> PathBuf {
     session.dir.join(DIR).join(format!("{:016x}", fnv_hash(key.as_bytes())))
 }
 
-/// True if every line of a text is a line of the file, in the same order. A client may
-/// leave lines out, cut long ones and change how they end.
+/// True if every line of a text is a line of the file, in the same order. A client may leave
+/// lines out, cut long ones and change how they end. True also for files that cannot be
+/// compared: missing, too long, or UTF-16.
 fn is_text_of(given: &str, file: &Path) -> bool {
     const ENOUGH_CHARS: usize = 200;
     let Ok(meta) = fs::symlink_metadata(file) else { return true };
@@ -166,7 +171,7 @@ mod tests {
         let file = FileUse { path, needs: FileCaps::READ, caseless: false };
         let message = HookMessage::default();
         let judged = || note(&session, &message, std::slice::from_ref(&file)).unwrap();
-        let found = || difference(&session, &message, std::slice::from_ref(&file));
+        let found = || find_difference(&session, &message, std::slice::from_ref(&file));
         judged();
         assert_eq!(found(), None);
         judged();

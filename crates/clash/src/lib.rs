@@ -63,6 +63,7 @@ pub fn run(args: &[OsString]) -> u8 {
     }
 }
 
+/// True without arguments too: then the parser explains the command.
 fn asks_for_help(rest: &[OsString]) -> bool {
     rest.first().is_none_or(|first| first == "--help" || first == "-h")
 }

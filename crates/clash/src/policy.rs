@@ -71,8 +71,9 @@ impl PolicyError {
 const SETTLE_TIME: Duration = Duration::from_millis(100);
 
 impl LoadedPolicy {
-    /// The policy for sessions in `project`. `session` is the directory of the session,
-    /// which may have a policy of its own.
+    /// The policy for sessions in `project`. `session` is the directory of the session, which
+    /// may have a policy of its own. Comes from the cache if no input has changed; otherwise
+    /// runs the compiler and writes the cache. Fails if a policy does not compile.
     pub(crate) fn load(
         dirs: &Dirs,
         project: &Path,
@@ -192,6 +193,7 @@ impl PolicyFiles {
         self
     }
 
+    /// The file of the compiled policy, named after the paths of its inputs.
     fn cache_file(&self, dirs: &Dirs) -> PathBuf {
         let mut names = Vec::new();
         let settings = self.claude_settings.iter().map(|dirs| &dirs.user);
@@ -202,8 +204,9 @@ impl PolicyFiles {
         dirs.cache.join(format!("policy/{:016x}.ir", fnv_hash(&names)))
     }
 
+    /// Compiles without the cache. Fails with the first mistake.
     pub(crate) fn compile(&self) -> Result<LoadedPolicy, PolicyError> {
-        let (policy, report) = self.run(false)?;
+        let (policy, report) = self.run_compiler(false)?;
         match policy {
             Some(policy) => Ok(policy),
             None => Err(report.mistakes.into_iter().next().map_or_else(
@@ -219,7 +222,7 @@ impl PolicyFiles {
     /// Compiles without the cache and looks for probable mistakes as well. With a
     /// mistake there is no policy.
     pub(crate) fn check(&self) -> Result<(Option<LoadedPolicy>, CompileReport), PolicyError> {
-        match self.run(true) {
+        match self.run_compiler(true) {
             Err(PolicyError::Compiler(error)) => {
                 let finding = limit_finding(&error).ok_or(error)?;
                 Ok((None, CompileReport { mistakes: vec![finding], ..Default::default() }))
@@ -228,7 +231,11 @@ impl PolicyFiles {
         }
     }
 
-    fn run(&self, warnings: bool) -> Result<(Option<LoadedPolicy>, CompileReport), PolicyError> {
+    /// Asks the compiler. No policy, but a report, if there is a mistake.
+    fn run_compiler(
+        &self,
+        warnings: bool,
+    ) -> Result<(Option<LoadedPolicy>, CompileReport), PolicyError> {
         let trust = |kind| match &self.trust {
             TrustSource::Records(_) if kind != LayerKind::Project => TrustSource::Assumed,
             trust => trust.clone(),
@@ -259,7 +266,8 @@ impl PolicyFiles {
     }
 }
 
-/// A limit that the policy has hit is a mistake in the policy.
+/// A time or memory limit that the policy has hit, as a mistake in the policy; `None` for
+/// other failures.
 fn limit_finding(error: &CompilerError) -> Option<PolicyFinding> {
     let (CompilerError::TimeLimit { .. } | CompilerError::MemoryLimit { .. }) = error else {
         return None;

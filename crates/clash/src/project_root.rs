@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, Mode, OFlags, fstat, fstatfs, openat};
 
+/// The identity of a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ProjectRoot {
     /// Without links.
@@ -41,16 +42,17 @@ const HEADER: &str = "clash root 1";
 const FUSE: u64 = 0x6573_5546;
 
 impl ProjectRoot {
-    /// The directory that a path leads to now.
+    /// The directory that a path leads to now. Fails if it cannot be opened.
     pub(crate) fn find(path: &Path) -> Result<Self, RootError> {
         let failed = |source| RootError::Gone { path: path.to_path_buf(), source };
         let dir = open(path, OFlags::empty()).map_err(failed)?;
         let real = real_path(&dir).map_err(failed)?;
-        let (device, inode) = numbers(&dir).map_err(failed)?;
+        let (device, inode) = device_and_inode(&dir).map_err(failed)?;
         Ok(Self { path: real, device, inode })
     }
 
-    /// Fails unless the path still leads to this directory without a link.
+    /// Fails unless the path still leads to this directory without a link anywhere on it. On
+    /// FUSE only the path counts: its inode numbers may change.
     pub(crate) fn check(&self) -> Result<(), RootError> {
         let path = || self.path.clone();
         let opened = open(&self.path, OFlags::NOFOLLOW);
@@ -60,7 +62,7 @@ impl ProjectRoot {
             _ => RootError::Gone { path: path(), source },
         })?;
         let failed = |source| RootError::Gone { path: path(), source };
-        let same = numbers(&dir).map_err(failed)? == (self.device, self.inode)
+        let same = device_and_inode(&dir).map_err(failed)? == (self.device, self.inode)
             || fstatfs(&dir).is_ok_and(|fs| fs.f_type as u64 == FUSE);
         if same && real_path(&dir).map_err(failed)? == self.path {
             Ok(())
@@ -69,6 +71,7 @@ impl ProjectRoot {
         }
     }
 
+    /// The record of the session.
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = format!("{HEADER}\n{} {}\n", self.device, self.inode).into_bytes();
         bytes.extend(self.path.as_os_str().as_bytes());
@@ -87,12 +90,14 @@ impl ProjectRoot {
     }
 }
 
+/// Opens a directory with `O_PATH`.
 fn open(path: &Path, flags: OFlags) -> io::Result<OwnedFd> {
     let flags = flags | OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     Ok(openat(CWD, path, flags, Mode::empty())?)
 }
 
-fn numbers(dir: &OwnedFd) -> io::Result<(u64, u64)> {
+/// Device and inode.
+fn device_and_inode(dir: &OwnedFd) -> io::Result<(u64, u64)> {
     let stat = fstat(dir)?;
     Ok((stat.st_dev, stat.st_ino))
 }

@@ -6,11 +6,11 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, fchown};
 use std::path::{Path, PathBuf};
 
-/// Replaces the file at `path` in one step: after a crash it has the old text or the new
-/// one.
+/// Replaces the file at `path` in one step: after a crash it has the old text or the new one.
+/// Fails if its text is not `expected` any more; a missing file counts as empty.
 ///
-/// A symbolic link stays, and its target is replaced. Mode and owner stay. A file that has
-/// the new text already is not written.
+/// A symbolic link stays, and its target is replaced. Mode and owner stay; a new file is for
+/// its owner alone. A file that has the new text already is not written.
 pub(crate) fn replace(path: &Path, expected: &str, new: &str) -> io::Result<()> {
     let target = follow(path)?;
     let meta = match fs::read(&target) {
@@ -32,6 +32,8 @@ pub(crate) fn replace(path: &Path, expected: &str, new: &str) -> io::Result<()> 
 struct ReplacementFile(PathBuf);
 
 impl ReplacementFile {
+    /// Writes the file under a new name beside the old one, with the mode and owner of
+    /// `like`, and syncs it.
     fn write(beside: &Path, text: &[u8], like: Option<&fs::Metadata>) -> io::Result<Self> {
         let mut tries = 0;
         let (temp, mut file) = loop {

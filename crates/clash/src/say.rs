@@ -10,10 +10,11 @@ use crate::dirs::Dirs;
 /// The reason of a decision in one line. It names the rule, so that the user knows what to
 /// change.
 pub(crate) fn reason(decision: &Decision) -> String {
-    decision.decisive().map_or_else(|| "nothing was decided".to_owned(), part)
+    decision.decisive().map_or_else(|| "nothing was decided".to_owned(), describe_part)
 }
 
-fn part(part: &DecisionPart) -> String {
+/// One part of a decision: what it is about, the effect, and the rule or other cause.
+fn describe_part(part: &DecisionPart) -> String {
     let what = brief(&part.what);
     let verb = match part.effect {
         Effect::Allow => "is allowed",
@@ -77,6 +78,7 @@ fn part(part: &DecisionPart) -> String {
     text
 }
 
+/// The default effect with its line, unless it is the built-in one.
 fn default_place(effect: Effect, span: &PolicySpan) -> String {
     if span.file.starts_with('@') { effect.to_string() } else { format!("{effect} ({span})") }
 }
@@ -108,7 +110,8 @@ pub(crate) fn no_doors(mix: &SandboxMix, why: &str) -> String {
     )
 }
 
-/// The next step that the user can take after a refusal or a question.
+/// The next step that the user can take after a refusal or a question; `None` if there is
+/// none to name.
 pub(crate) fn way_on(decision: &Decision, dirs: &Dirs) -> Option<String> {
     if decision.effect == Effect::Allow {
         return None;
@@ -126,8 +129,8 @@ pub(crate) fn way_on(decision: &Decision, dirs: &Dirs) -> Option<String> {
     }
 }
 
-/// The text on one line, cut to what fits a prompt, with nothing in it that
-/// could steer a terminal.
+/// The text on one line of at most 120 characters, with nothing in it that could steer a
+/// terminal.
 pub(crate) fn brief(text: &str) -> String {
     const LIMIT: usize = 120;
     let line = one_line(text);

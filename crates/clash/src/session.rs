@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use crate::dirs::{Dirs, create_private, write_private};
 use crate::project_root::{ProjectRoot, RootError};
 
+/// An open session. Its record is on the disk.
 #[derive(Clone, Debug)]
 pub(crate) struct Session {
     /// The agent's own text, whatever it is.
@@ -47,14 +48,14 @@ const ID: &str = "id";
 const OLDER_PROJECT: &str = "project";
 
 impl Session {
-    /// Opens the session, and creates its record if the session is new.
+    /// Opens the session, and creates its directory and record if the session is new. Without
+    /// an id, the project has one session.
     pub(crate) fn enter(
         dirs: &Dirs,
         id: &str,
         agent: &str,
         project: &Path,
     ) -> Result<Self, SessionError> {
-        // Sessions without an id would otherwise share one root.
         let name = if id.is_empty() { name_of_project(project) } else { name_of(id) };
         match Self::open_named(dirs, &name) {
             Err(SessionError::Unknown(_)) => Self::create(dirs, id, &name, agent, project),
@@ -62,12 +63,12 @@ impl Session {
         }
     }
 
-    /// Opens a session that has a record, by the agent's id.
+    /// Opens a session that has a record, by the agent's id. Creates nothing.
     pub(crate) fn open(dirs: &Dirs, id: &str) -> Result<Self, SessionError> {
         Self::open_named(dirs, &name_of(id))
     }
 
-    /// Opens a session by what a person typed: the agent's id, or the name that
+    /// Opens a session by the text that a user typed: the agent's id, or the name that
     /// `clash log` shows.
     pub(crate) fn find(dirs: &Dirs, text: &str) -> Result<Self, SessionError> {
         match Self::open(dirs, text) {
@@ -76,7 +77,8 @@ impl Session {
         }
     }
 
-    /// Opens a session that has been seen before, by the name of its directory.
+    /// Opens a session by the name of its directory. Fails for an unknown or impossible name,
+    /// and for a damaged record.
     pub(crate) fn open_named(dirs: &Dirs, name: &str) -> Result<Self, SessionError> {
         if !is_name(name) {
             return Err(SessionError::Unknown(brief(name)));
@@ -86,22 +88,24 @@ impl Session {
             Ok(bytes) => {
                 let root = ProjectRoot::from_bytes(&bytes);
                 let root = root.ok_or_else(|| SessionError::BadRecord(name.to_owned()))?;
-                Ok(Self::with(name, dir, root))
+                Ok(Self::from_record(name, dir, root))
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => Self::older(name, dir),
             Err(source) => Err(SessionError::State { path: dir, source }),
         }
     }
 
-    fn with(name: &str, dir: PathBuf, root: ProjectRoot) -> Self {
+    /// The session of a record. A missing id is the name of the directory.
+    fn from_record(name: &str, dir: PathBuf, root: ProjectRoot) -> Self {
         let agent = fs::read_to_string(dir.join(AGENT)).unwrap_or_default();
         let id = if is_plain(name) { None } else { fs::read_to_string(dir.join(ID)).ok() };
         let id = id.unwrap_or_else(|| name.to_owned());
         Self { id, name: name.to_owned(), dir, project: root.path.clone(), root, agent }
     }
 
-    /// Opens a session of an older version. It records the directory now, unless a link
-    /// is on the path: a command may have planted it since.
+    /// Opens a session of an older version. It records the directory now, unless a link is on
+    /// the path: a command may have planted it since. Fails if there is no such session
+    /// either.
     fn older(name: &str, dir: PathBuf) -> Result<Self, SessionError> {
         let path = match fs::read(dir.join(OLDER_PROJECT)) {
             Ok(path) => from_bytes(path),
@@ -116,7 +120,7 @@ impl Session {
         }
         let bad = || SessionError::BadRecord(name.to_owned());
         let root = note_once(&dir, &root)?.ok_or_else(bad)?;
-        Ok(Self::with(name, dir, root))
+        Ok(Self::from_record(name, dir, root))
     }
 
     /// Fails unless the project is still the directory in which the session began.
@@ -136,6 +140,8 @@ impl Session {
         Ok(())
     }
 
+    /// Makes the directory of a session with its record. If another hook makes it at the same
+    /// time, the record of the first holds.
     fn create(
         dirs: &Dirs,
         id: &str,
@@ -154,7 +160,7 @@ impl Session {
         note_project(dirs, &root.path).map_err(state)?;
         let bad = || SessionError::BadRecord(name.to_owned());
         let root = note_once(&dir, &root)?.ok_or_else(bad)?;
-        Ok(Self::with(name, dir, root))
+        Ok(Self::from_record(name, dir, root))
     }
 
     #[cfg(test)]

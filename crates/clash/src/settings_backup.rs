@@ -15,6 +15,7 @@ use clash_policy::fnv::fnv_hash;
 /// The number of copies of one file, with the first.
 const MAX_COPIES: usize = 10;
 
+/// The directory of all copies.
 pub(crate) fn backups(dirs: &Dirs) -> PathBuf {
     dirs.state.join("backups")
 }
@@ -27,23 +28,23 @@ pub(crate) fn keep(dirs: &Dirs, file: &Path, text: &str) -> io::Result<PathBuf> 
     create_private(&dir)?;
     let mut numbers = copies(&dir)?;
     let newest = numbers.last().copied();
-    if let Some(at) = newest.map(|number| copy(&dir, number))
+    if let Some(at) = newest.map(|number| copy_path(&dir, number))
         && fs::read(&at).is_ok_and(|kept| kept == text.as_bytes())
     {
         return Ok(at);
     }
     let number = newest.unwrap_or_default() + 1;
-    let at = copy(&dir, number);
+    let at = copy_path(&dir, number);
     write_private(&at, text.as_bytes())?;
     numbers.push(number);
     let surplus = numbers.len().saturating_sub(MAX_COPIES);
     for old in numbers.iter().skip(1).take(surplus) {
-        fs::remove_file(copy(&dir, *old))?;
+        fs::remove_file(copy_path(&dir, *old))?;
     }
     Ok(at)
 }
 
-fn copy(dir: &Path, number: u32) -> PathBuf {
+fn copy_path(dir: &Path, number: u32) -> PathBuf {
     dir.join(format!("{number:04}"))
 }
 
@@ -75,7 +76,7 @@ mod tests {
         let kept: Vec<String> = copies(at.parent().unwrap())
             .unwrap()
             .into_iter()
-            .map(|number| fs::read_to_string(copy(at.parent().unwrap(), number)).unwrap())
+            .map(|number| fs::read_to_string(copy_path(at.parent().unwrap(), number)).unwrap())
             .collect();
         assert_eq!(kept, ["0", "21", "22", "23", "24", "25", "26", "27", "28", "29"]);
         let other = keep(&dirs, Path::new("/home/v/.codex/config.toml"), "x").unwrap();

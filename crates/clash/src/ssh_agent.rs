@@ -37,16 +37,17 @@ const KEY_SECONDS: &str = "3600";
 /// Keys that ssh tries by itself.
 const KEYS: &[&str] = &["id_ed25519", "id_ecdsa", "id_rsa"];
 
-/// True if the sandbox wants the agent and git is likely to use ssh.
+/// True if the sandbox allows `SSH_AUTH_SOCK`, and the script or git's settings name an
+/// address of ssh.
 pub(crate) fn is_wanted(sandbox: &Sandbox, script: &str, project: &Path, dirs: &Dirs) -> bool {
     let lends = |name: &str| name == SSH_AGENT_SOCKET;
     sandbox.env.iter().any(|rule| rule.effect == Effect::Allow && lends(&rule.name))
         && (script.split_whitespace().any(is_ssh_address)
-            || settings(project, dirs).iter().any(|text| names_ssh(text)))
+            || git_settings(project, dirs).iter().any(|text| names_ssh(text)))
 }
 
-/// The text of the settings that give git its addresses.
-fn settings(project: &Path, dirs: &Dirs) -> Vec<String> {
+/// The text of the project's and the user's settings of git, as far as they can be read.
+fn git_settings(project: &Path, dirs: &Dirs) -> Vec<String> {
     let own = project.join(".git");
     let common = fs::read_to_string(&own).ok().and_then(|text| {
         let own = project.join(text.strip_prefix("gitdir:")?.trim());
@@ -56,6 +57,7 @@ fn settings(project: &Path, dirs: &Dirs) -> Vec<String> {
     files.iter().filter_map(|path| fs::read_to_string(path).ok()).collect()
 }
 
+/// True if a `url` setting, or the target of an `insteadOf`, is an address of ssh.
 fn names_ssh(text: &str) -> bool {
     text.lines().any(|line| {
         let line = line.trim();
@@ -78,12 +80,13 @@ fn is_ssh_address(word: &str) -> bool {
     !path.starts_with("//") && !host.is_empty() && host.chars().all(plain) && !path.starts_with(':')
 }
 
-/// Finds or starts the agent to lend. The error is a sentence for the user.
+/// Finds or starts the agent to lend, behind a filter. Starts processes that end with this
+/// one. The error is a sentence for the user.
 pub(crate) fn lend(dirs: &Dirs) -> Result<LentAgent, String> {
     if let Some(socket) = env::path(SSH_AGENT_SOCKET).filter(|path| is_socket(path))
-        && run(Command::new("ssh-add").arg("-l"), &socket)
+        && run_quietly(Command::new("ssh-add").arg("-l"), &socket)
     {
-        let (lent, _) = filtered(|own| {
+        let (lent, _) = start_filter(|own| {
             let mut filter = Command::new(own);
             filter.env(SSH_AGENT_SOCKET, &socket);
             filter
@@ -91,18 +94,18 @@ pub(crate) fn lend(dirs: &Dirs) -> Result<LentAgent, String> {
         .map_err(|error| format!("cannot start the filter of the agent: {error}"))?;
         return Ok(lent);
     }
-    let keys = keys(dirs);
+    let keys = find_keys(dirs);
     if keys.is_empty() {
         return Err("there is no key in ~/.ssh and no agent has one".to_owned());
     }
-    let (lent, agent) = filtered(|own| {
+    let (lent, agent) = start_filter(|own| {
         let mut agent = Command::new("ssh-agent");
         agent.arg(own);
         agent
     })
     .map_err(|error| format!("cannot start ssh-agent: {error}"))?;
     let loaded = |key: &PathBuf| {
-        run(Command::new("ssh-add").args(["-q", "-t", KEY_SECONDS]).arg(key), &agent)
+        run_quietly(Command::new("ssh-add").args(["-q", "-t", KEY_SECONDS]).arg(key), &agent)
     };
     if keys.iter().filter(|key| loaded(key)).count() == 0 {
         return Err("every key in ~/.ssh needs a passphrase: run `ssh-add` once".to_owned());
@@ -118,7 +121,7 @@ pub(crate) fn without_shared_tmp(sandbox: &Sandbox) -> Sandbox {
     sandbox
 }
 
-/// True if a script names the temporary directory.
+/// True if a script names a temporary directory, by path or by `TMPDIR`.
 pub(crate) fn mentions_tmp(script: &str, tmp: &Path) -> bool {
     let tmp = tmp.to_string_lossy();
     script.contains("/tmp") || script.contains("TMPDIR") || script.contains(&*tmp)
@@ -128,7 +131,9 @@ fn is_socket(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|meta| meta.file_type().is_socket())
 }
 
-fn run(command: &mut Command, socket: &Path) -> bool {
+/// Runs a program of ssh with this agent, without input, output or a question for a
+/// passphrase. True if it succeeds.
+fn run_quietly(command: &mut Command, socket: &Path) -> bool {
     command
         .env(SSH_AGENT_SOCKET, socket)
         .env("SSH_ASKPASS_REQUIRE", "never")
@@ -142,7 +147,7 @@ fn run(command: &mut Command, socket: &Path) -> bool {
 
 /// Starts a filter that ends when this process and its room have ended. `command` gets the
 /// path of this program. Returns the lent agent and the socket of the agent behind it.
-fn filtered(command: impl FnOnce(&Path) -> Command) -> std::io::Result<(LentAgent, PathBuf)> {
+fn start_filter(command: impl FnOnce(&Path) -> Command) -> std::io::Result<(LentAgent, PathBuf)> {
     use std::os::unix::process::CommandExt;
     let mut child = command(&std::env::current_exe()?)
         .arg(filter::VERB)
@@ -160,8 +165,9 @@ fn filtered(command: impl FnOnce(&Path) -> Command) -> std::io::Result<(LentAgen
     Ok((LentAgent { socket, _filter: child }, agent))
 }
 
-/// Private keys that ssh would try: the default ones and those of `~/.ssh/config`.
-fn keys(dirs: &Dirs) -> Vec<PathBuf> {
+/// The existing private keys that ssh would try: the default ones and those of
+/// `~/.ssh/config`.
+fn find_keys(dirs: &Dirs) -> Vec<PathBuf> {
     let ssh = dirs.home.join(".ssh");
     let mut keys: Vec<PathBuf> = KEYS.iter().map(|name| ssh.join(name)).collect();
     let config = fs::read_to_string(ssh.join("config")).unwrap_or_default();

@@ -20,6 +20,7 @@ use clash_policy::{FileCaps, Sandbox, ToolInput};
 use crate::dirs::Dirs;
 use crate::session::{Session, sessions_dir};
 
+/// The name of the directory in that of the session.
 const NAME: &str = "tmp";
 
 /// The start of the name of a directory that is being removed.
@@ -50,7 +51,8 @@ pub(crate) fn is_used_by(sandbox: &Sandbox) -> bool {
     sandbox.fs.iter().any(|rule| rule.pattern.fixed().starts_with("$TMPDIR"))
 }
 
-/// Creates the directory of a session if it does not exist, and locks it.
+/// Creates the directory of a session if it does not exist, locks it, and gives it the right
+/// mode. Fails if something else than a directory has its name.
 pub(crate) fn hold(session: &Path) -> io::Result<HeldTmp> {
     let path = session_tmp(session);
     for _ in 0..16 {
@@ -76,7 +78,7 @@ pub(crate) fn hold(session: &Path) -> io::Result<HeldTmp> {
     Err(io::ErrorKind::ResourceBusy.into())
 }
 
-/// Removes the directory of a session unless a command uses it.
+/// Removes the directory of a session unless a command uses it. A missing one is fine.
 pub(crate) fn remove(session: &Path) -> io::Result<()> {
     let path = session_tmp(session);
     let Ok(lock) = File::open(&path) else { return Ok(()) };
@@ -171,8 +173,9 @@ pub(crate) enum TmpMeaning {
     InSession,
 }
 
-/// Finds out whether a call of a file tool means the session's directory.
-pub(crate) fn meant(
+/// Finds out whether a call of a file tool means the session's directory; `None` if it does
+/// not.
+pub(crate) fn find_tmp_meaning(
     names: &TmpNames<'_>,
     session: &Session,
     input: &ToolInput,

@@ -23,6 +23,7 @@ pub(crate) struct CommandOutput {
     is_closed: bool,
 }
 
+/// The meaning of a text, shown as a colour.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum TextTone {
     Good,
@@ -91,10 +92,12 @@ impl CommandOutput {
         self.verbatim(format!("@@{body}"))
     }
 
+    /// True if every further line is dropped.
     pub(crate) fn is_closed(&self) -> bool {
         self.is_closed
     }
 
+    /// Prints a value on several lines, unchanged.
     pub(crate) fn json(&mut self, value: &serde_json::Value) -> io::Result<()> {
         self.verbatim(format!("{value:#}"))
     }
@@ -146,7 +149,8 @@ impl Drop for ProgressLine {
     }
 }
 
-/// Asks the user at the terminal. Fails if standard input is no terminal.
+/// Asks the user at the terminal; an answer other than y or yes is a no. Fails if standard
+/// input is no terminal.
 pub(crate) fn confirm(question: &str) -> Result<bool, Failure> {
     if !io::stdin().is_terminal() {
         return Err(Failure::new("clash cannot ask: standard input is no terminal")
@@ -189,6 +193,7 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
+    /// A failure with status 1 and without a hint.
     pub(crate) fn new(message: impl ToString) -> Self {
         Self { message: message.to_string(), hint: None, status: crate::exit::FAILED }
     }
@@ -198,6 +203,7 @@ impl Failure {
         self
     }
 
+    /// Prints the message and the hint to standard error, and returns the exit status.
     pub(crate) fn report(&self) -> u8 {
         let mut text = format!("clash: {}", self.message);
         if let Some(hint) = &self.hint {

@@ -23,18 +23,21 @@ const CARRIED_FILE: &str = "carried.json";
 /// The watched paths, each with its state as text for comparison.
 type FileStates = Vec<(PathBuf, String)>;
 
-fn states(dirs: &Dirs, session: &Session) -> FileStates {
+/// The state of each caged path in the project.
+fn caged_states(dirs: &Dirs, session: &Session) -> FileStates {
     let disk = Disk::default();
     let inside = |path: &PathBuf| is_below(path, &session.project);
     let caged = dirs.cage(&session.project, &disk).into_iter().filter(inside);
     caged.map(with_state).collect()
 }
 
+/// A path with its stamp, or the error that there is none.
 fn with_state(path: PathBuf) -> (PathBuf, String) {
     let state = format!("{:?}", stamp_file(&path));
     (path, state)
 }
 
+/// The state of each instruction and pipeline in the project that a branch may carry.
 fn carried_states(session: &Session) -> FileStates {
     let carried = protect::carried_by_branches().map(|path| session.project.join(path));
     carried.flat_map(with_entries).map(with_state).collect()
@@ -47,7 +50,9 @@ pub(crate) fn remember_carried(session: &Session) {
     }
 }
 
-/// The instructions and pipelines that changed since [`remember_carried`].
+/// The instructions and pipelines that changed or appeared since [`remember_carried`]. An
+/// entry that is gone from a directory is not among them. Removes the note; empty without
+/// one.
 pub(crate) fn carried_changed(session: &Session) -> Vec<PathBuf> {
     let file = session.dir.join(CARRIED_FILE);
     let Ok(text) = fs::read(&file) else { return Vec::new() };
@@ -71,19 +76,20 @@ fn with_entries(path: PathBuf) -> Vec<PathBuf> {
 }
 
 /// Notes the state of all watched files. If it fails, the user only misses a later notice.
-pub(crate) fn remember(dirs: &Dirs, session: &Session) {
-    store(session, &states(dirs, session));
+pub(crate) fn remember_states(dirs: &Dirs, session: &Session) {
+    store_states(session, &caged_states(dirs, session));
 }
 
-fn store(session: &Session, states: &FileStates) {
+fn store_states(session: &Session, states: &FileStates) {
     if let Ok(text) = serde_json::to_vec(states) {
         let _ = fs::write(session.dir.join(WATCHED_FILE), text);
     }
 }
 
-/// The files that have changed since they were noted last. Notes their state anew.
-pub(crate) fn changed(dirs: &Dirs, session: &Session) -> Vec<PathBuf> {
-    let now = states(dirs, session);
+/// The files that have changed since they were noted last. Notes their state anew. Empty if
+/// there is no note yet.
+pub(crate) fn find_changed(dirs: &Dirs, session: &Session) -> Vec<PathBuf> {
+    let now = caged_states(dirs, session);
     let before = fs::read(session.dir.join(WATCHED_FILE)).ok();
     let before: Option<FileStates> = before.and_then(|text| serde_json::from_slice(&text).ok());
     let differs = |(path, state): &&(PathBuf, String)| {
@@ -92,7 +98,7 @@ pub(crate) fn changed(dirs: &Dirs, session: &Session) -> Vec<PathBuf> {
     };
     let changed: Vec<PathBuf> = now.iter().filter(differs).map(|(path, _)| path.clone()).collect();
     if before.is_none() || !changed.is_empty() {
-        store(session, &now);
+        store_states(session, &now);
     }
     changed
 }

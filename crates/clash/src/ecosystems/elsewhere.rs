@@ -190,7 +190,7 @@ fn is_granted(sandbox: &Sandbox, places: &PolicyPlaces, it: &OutsidePath) -> boo
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ecosystems::named;
+    use crate::ecosystems::find_ecosystem;
     use clash_policy::WriteTarget;
     use clash_policy::{FileCaps, FsRule, PolicySpan};
 
@@ -216,7 +216,8 @@ mod tests {
         let sandbox = Sandbox { fs: grants.iter().map(rule).collect(), ..Sandbox::named("s") };
         let search: Vec<PathBuf> = search.iter().map(|dir| base.join(dir)).collect();
         let said = |name: &str| (name == "CARGO_TARGET_DIR").then(|| base.join("out/target"));
-        let found = find_outside_paths(named(name).unwrap(), &sandbox, &places, &said, &search);
+        let found =
+            find_outside_paths(find_ecosystem(name).unwrap(), &sandbox, &places, &said, &search);
         let shown =
             |it: OutsidePath| (it.path.strip_prefix(&base).unwrap().display().to_string(), it.use_);
         found.into_iter().map(shown).collect()

@@ -162,8 +162,10 @@ pub(crate) fn find_hosts(
             continue;
         };
         let mut counts: BTreeMap<String, (usize, String)> = BTreeMap::new();
-        for (shown, file) in files(root, places, found, book) {
-            for host in read(&file).lines().filter(|line| book.concerns(line)).flat_map(named) {
+        for (shown, file) in files_to_read(root, places, found, book) {
+            for host in
+                read(&file).lines().filter(|line| book.concerns(line)).flat_map(hosts_in_line)
+            {
                 counts.entry(host).or_insert_with(|| (0, shown.clone())).0 += 1;
             }
         }
@@ -189,8 +191,9 @@ impl HostSource {
     }
 }
 
-/// The files of a toolchain: the name for the user, and the path.
-fn files(
+/// The files of a toolchain: the name for the user, and the path. They need not exist. Of the
+/// files that show the toolchain, the directories of the first 20 count.
+fn files_to_read(
     root: &Path,
     places: &PolicyPlaces,
     found: &DetectedToolchain,
@@ -217,6 +220,7 @@ fn files(
     files
 }
 
+/// The start of a regular file; empty if it cannot be read.
 fn read(file: &Path) -> String {
     let mut bytes = Vec::new();
     let plain = std::fs::metadata(file).is_ok_and(|meta| meta.is_file());
@@ -227,20 +231,21 @@ fn read(file: &Path) -> String {
 }
 
 /// The hosts of the addresses in a line.
-fn named(line: &str) -> Vec<String> {
-    let mut hosts: Vec<String> = line.split("://").skip(1).filter_map(host).collect();
+fn hosts_in_line(line: &str) -> Vec<String> {
+    let mut hosts: Vec<String> = line.split("://").skip(1).filter_map(parse_host).collect();
     // git's own form: user@host:path
     if hosts.is_empty()
         && let Some((_, rest)) = line.split_once('@')
         && let Some((name, _)) = rest.split_once(':')
     {
-        hosts.extend(host(name));
+        hosts.extend(parse_host(name));
     }
     hosts
 }
 
-/// The host at the start of the text after `://`.
-fn host(rest: &str) -> Option<String> {
+/// The host at the start of the text after `://`, in lower case. `None` without a dot in it,
+/// for example for `localhost`, and for unusual characters.
+fn parse_host(rest: &str) -> Option<String> {
     let authority =
         rest.split(|c: char| c.is_whitespace() || "/?#\"'<>,|)]}\\".contains(c)).next()?;
     let name = authority.rsplit('@').next()?;
@@ -333,10 +338,10 @@ mod tests {
             "https://a..",
             "x@y",
         ] {
-            assert_eq!(named(text), Vec::<String>::new(), "{text}");
+            assert_eq!(hosts_in_line(text), Vec::<String>::new(), "{text}");
         }
         assert_eq!(
-            named("a https://A.example:8443/x and http://b.example"),
+            hosts_in_line("a https://A.example:8443/x and http://b.example"),
             ["a.example", "b.example"]
         );
     }
@@ -352,12 +357,12 @@ mod tests {
             path in "(|/|/[A-Z0-9@:]{0,12}|\\?[A-Z]{3,6}|\"|'|,)",
         ) {
             let line = format!("{before}{scheme}://{user}{host}{port}{path}");
-            prop_assert_eq!(named(&line), [host], "{}", line);
+            prop_assert_eq!(hosts_in_line(&line), [host], "{}", line);
         }
 
         #[test]
         fn of_any_line_only_names_of_hosts_are_taken(line: String) {
-            for name in named(&line) {
+            for name in hosts_in_line(&line) {
                 let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-.".contains(c);
                 prop_assert!(name.chars().all(plain) && name.contains('.'), "{}", name);
             }

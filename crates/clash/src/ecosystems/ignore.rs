@@ -16,6 +16,7 @@ pub(super) struct IgnoreFiles {
     here: Option<Rc<IgnoreFile>>,
 }
 
+/// One ignore file, and those above it.
 #[derive(Debug)]
 struct IgnoreFile {
     /// The directory of the file, from the project's root.
@@ -24,6 +25,7 @@ struct IgnoreFile {
     above: IgnoreFiles,
 }
 
+/// One line of an ignore file.
 #[derive(Debug)]
 struct IgnoreRule {
     parts: Vec<String>,
@@ -37,7 +39,8 @@ struct IgnoreRule {
 const MAX_IGNORE_BYTES: usize = 64 << 10;
 
 impl IgnoreFiles {
-    /// The same with the rules of a file in `dir`, a path from the project's root.
+    /// The same with the rules of a file in `dir`, a path from the project's root. A file
+    /// that cannot be read adds none.
     pub(super) fn and(&self, dir: &str, file: &Path) -> Self {
         let Ok(text) = std::fs::read(file) else { return self.clone() };
         let text =
@@ -71,6 +74,7 @@ impl IgnoreFiles {
 }
 
 impl IgnoreRule {
+    /// `None` for an empty line and a comment.
     fn parse(line: &str) -> Option<Self> {
         let line = line.trim_end();
         if line.is_empty() || line.starts_with('#') {
@@ -86,32 +90,35 @@ impl IgnoreRule {
         (!parts.is_empty()).then_some(Self { parts, anchored, directories, keeps })
     }
 
+    /// True if the rule is about a path, given from the directory of its file. A rule without
+    /// an inner slash looks at the last name only.
     fn matches(&self, path: &str, directory: bool) -> bool {
         if self.directories && !directory {
             return false;
         }
         let names: Vec<&str> = path.split('/').collect();
         if self.anchored {
-            return across(&self.parts, &names);
+            return matches_path(&self.parts, &names);
         }
-        names.last().is_some_and(|name| across(&self.parts, &[name]))
+        names.last().is_some_and(|name| matches_path(&self.parts, &[name]))
     }
 }
 
 /// True if the parts of a pattern match names one by one; `**` stands for any number.
-fn across(parts: &[String], names: &[&str]) -> bool {
+fn matches_path(parts: &[String], names: &[&str]) -> bool {
     match (parts.split_first(), names.split_first()) {
         (None, None) => true,
-        (Some((part, rest)), _) if part == "**" => {
-            (0..=names.len()).any(|skip| names.get(skip..).is_some_and(|left| across(rest, left)))
+        (Some((part, rest)), _) if part == "**" => (0..=names.len())
+            .any(|skip| names.get(skip..).is_some_and(|left| matches_path(rest, left))),
+        (Some((part, rest)), Some((name, left))) => {
+            matches_name(part, name) && matches_path(rest, left)
         }
-        (Some((part, rest)), Some((name, left))) => within(part, name) && across(rest, left),
         _ => false,
     }
 }
 
 /// True if a pattern with `*` and `?` matches one name.
-fn within(pattern: &str, name: &str) -> bool {
+fn matches_name(pattern: &str, name: &str) -> bool {
     // It remembers only the last `*` to go back to, so it takes at most
     // pattern length times name length steps.
     let (pattern, name): (Vec<char>, Vec<char>) =
@@ -195,7 +202,7 @@ mod tests {
         #[test]
         fn a_pattern_matches_what_it_says(pattern in "[ab*?]{0,7}", name in "[abc]{0,8}") {
             let chars = |text: &str| text.chars().collect::<Vec<char>>();
-            prop_assert_eq!(within(&pattern, &name), plainly(&chars(&pattern), &chars(&name)));
+            prop_assert_eq!(matches_name(&pattern, &name), plainly(&chars(&pattern), &chars(&name)));
         }
 
         #[test]

@@ -30,6 +30,7 @@ pub(crate) struct Ecosystem {
     pub(crate) builds_fetch: bool,
 }
 
+/// A toolchain whose builds need no network once its dependencies are installed.
 const fn toolchain(
     name: &'static str,
     markers: &'static [&'static str],
@@ -38,6 +39,7 @@ const fn toolchain(
     Ecosystem { name, markers, programs, builds_fetch: false }
 }
 
+/// A toolchain whose builds fetch missing dependencies themselves.
 const fn fetching(
     name: &'static str,
     markers: &'static [&'static str],
@@ -174,7 +176,7 @@ pub(crate) const ECOSYSTEMS: &[Ecosystem] = &[
 ];
 
 /// A toolchain by its name.
-pub(crate) fn named(name: &str) -> Option<&'static Ecosystem> {
+pub(crate) fn find_ecosystem(name: &str) -> Option<&'static Ecosystem> {
     ECOSYSTEMS.iter().find(|ecosystem| ecosystem.name == name)
 }
 
@@ -202,24 +204,25 @@ const SHOWS: &[(&str, &str)] = &[
 pub(crate) fn is_shown(program: &str, files: &[std::path::PathBuf]) -> bool {
     let marks = |pattern: &str| {
         let names = files.iter().filter_map(|file| file.file_name()?.to_str());
-        names.into_iter().any(|name| wild(pattern, name))
+        names.into_iter().any(|name| matches_wildcard(pattern, name))
     };
     SHOWS.iter().any(|(shown, pattern)| *shown == program && marks(pattern))
 }
 
 impl Ecosystem {
+    /// True if a file of this name shows the toolchain.
     fn is_marked_by(&self, name: &str) -> bool {
-        self.markers.iter().any(|marker| wild(marker, name))
+        self.markers.iter().any(|marker| matches_wildcard(marker, name))
     }
 }
 
 /// True if a name matches a pattern, in which `*` stands for any text, also none.
-fn wild(pattern: &str, name: &str) -> bool {
+fn matches_wildcard(pattern: &str, name: &str) -> bool {
     let Some((start, rest)) = pattern.split_once('*') else { return pattern == name };
     let Some(name) = name.strip_prefix(start) else { return false };
     // From the shortest text for `*` to the longest.
     let mut ends = name.char_indices().map(|(at, _)| at).chain([name.len()]);
-    ends.any(|at| name.get(at..).is_some_and(|tail| wild(rest, tail)))
+    ends.any(|at| name.get(at..).is_some_and(|tail| matches_wildcard(rest, tail)))
 }
 
 #[cfg(test)]
@@ -228,11 +231,17 @@ mod tests {
 
     #[test]
     fn a_marker_is_a_name_or_a_pattern() {
-        assert!(wild("Cargo.toml", "Cargo.toml") && !wild("Cargo.toml", "Cargo.tomlx"));
-        assert!(wild("requirements*.txt", "requirements-dev.txt"));
-        assert!(wild("requirements*.txt", "requirements.txt"));
-        assert!(wild("compose*.y*ml", "compose.prod.yaml") && wild("*.tf", "a.b.tf"));
-        assert!(!wild("*.tf", "a.tfvars") && !wild("*.c", "c"));
+        assert!(
+            matches_wildcard("Cargo.toml", "Cargo.toml")
+                && !matches_wildcard("Cargo.toml", "Cargo.tomlx")
+        );
+        assert!(matches_wildcard("requirements*.txt", "requirements-dev.txt"));
+        assert!(matches_wildcard("requirements*.txt", "requirements.txt"));
+        assert!(
+            matches_wildcard("compose*.y*ml", "compose.prod.yaml")
+                && matches_wildcard("*.tf", "a.b.tf")
+        );
+        assert!(!matches_wildcard("*.tf", "a.tfvars") && !matches_wildcard("*.c", "c"));
     }
 
     #[test]
@@ -246,8 +255,8 @@ mod tests {
         for (at, ecosystem) in ECOSYSTEMS.iter().enumerate() {
             assert!(ECOSYSTEMS.iter().skip(at + 1).all(|other| other.name != ecosystem.name));
             assert!(!ecosystem.markers.is_empty() && !ecosystem.programs.is_empty());
-            assert_eq!(named(ecosystem.name), Some(ecosystem));
+            assert_eq!(find_ecosystem(ecosystem.name), Some(ecosystem));
         }
-        assert_eq!(named("cobol"), None);
+        assert_eq!(find_ecosystem("cobol"), None);
     }
 }

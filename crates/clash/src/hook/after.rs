@@ -30,7 +30,7 @@ impl HookCall<'_> {
         let script = match self.action() {
             Ok(Some(Action { input: ToolInput::Script(script), .. })) => script,
             Ok(Some(Action { input: ToolInput::Files(files), .. })) => {
-                let Some(text) = judged::difference(self.session, self.message, &files) else {
+                let Some(text) = judged::find_difference(self.session, self.message, &files) else {
                     return Ok(HookAnswer::Silent);
                 };
                 let text = format!("clash: {text}; look at what runs in the background");
@@ -98,7 +98,7 @@ impl HookCall<'_> {
         let listed = |paths: &[PathBuf]| {
             paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
         };
-        let changed = watch::changed(self.dirs, self.session);
+        let changed = watch::find_changed(self.dirs, self.session);
         let carried = watch::carried_changed(self.session);
         if !changed.is_empty() {
             return Ok(Some(format!(

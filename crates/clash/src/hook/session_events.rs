@@ -22,7 +22,7 @@ impl HookCall<'_> {
         if let Err(error) = self.check_project() {
             return Ok(HookAnswer::Note(format!("clash: every action is denied: {error}")));
         }
-        watch::remember(self.dirs, self.session);
+        watch::remember_states(self.dirs, self.session);
         temporary::sweep(self.dirs);
         segments::forget_old(&sessions_dir(self.dirs), &self.session.dir);
         Ok(match LoadedPolicy::load(self.dirs, &self.session.project, Some(&self.session.dir)) {

@@ -37,7 +37,7 @@ impl HookCall<'_> {
         let planned = temporary::session_tmp(&self.session.dir);
         let session = clash_sandbox::disk::Disk::default().real(&planned);
         let names = TmpNames { dirs: self.dirs, project, session: &session };
-        match temporary::meant(&names, self.session, &action.input) {
+        match temporary::find_tmp_meaning(&names, self.session, &action.input) {
             None => Ok(None),
             Some(TmpMeaning::ClientsOwn(input)) => {
                 let action = Action { input, ..action.clone() };
@@ -64,7 +64,7 @@ impl HookCall<'_> {
             return Ok(None);
         };
         // The paths of a patch, for example, are not in fields of their own.
-        let kept = temporary::meant(names, self.session, &action.input).is_some();
+        let kept = temporary::find_tmp_meaning(names, self.session, &action.input).is_some();
         // Only those: a link in the session's directory may lead to the host's /tmp, and
         // the tool would open the file there.
         if let (true, ToolInput::Files(files)) = (kept, &mut action.input) {

@@ -245,7 +245,7 @@ impl LaunchContext {
         env.push((env::CLASH_SANDBOX.into(), sandbox.name.clone().into()));
         // A room shows the home at its real path only.
         if self.dirs.home != places.home {
-            env::name_home(&mut env, &self.dirs.home, &places.home);
+            env::use_real_home(&mut env, &self.dirs.home, &places.home);
         }
         env
     }

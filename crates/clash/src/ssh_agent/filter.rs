@@ -29,8 +29,8 @@ const SIGN_REQUEST: u8 = 13;
 const EXTENSION: u8 = 27;
 const SESSION_BIND: &[u8] = b"session-bind@openssh.com";
 
-/// Serves the agent that the environment names. It prints the socket for the room and
-/// the socket of the agent.
+/// Serves the agent that the environment names, until standard input ends. It prints the
+/// socket for the room and the socket of the agent. Returns the exit status.
 pub(crate) fn main() -> u8 {
     let Some(agent) = env::var_os(SSH_AGENT_SOCKET).map(PathBuf::from) else { return 1 };
     let Ok(dir) = make_directory() else { return 1 };
@@ -39,15 +39,17 @@ pub(crate) fn main() -> u8 {
     u8::from(served.is_err())
 }
 
+/// Accepts connections in a thread, until standard input ends.
 fn serve(socket: &Path, agent: PathBuf) -> io::Result<()> {
     let listener = UnixListener::bind(socket)?;
-    println(&format!("{}\n{}\n", socket.display(), agent.display()))?;
+    print_now(&format!("{}\n{}\n", socket.display(), agent.display()))?;
     let _ = std::thread::Builder::new().spawn(move || accept(&listener, &agent))?;
     io::copy(&mut io::stdin().lock(), &mut io::sink())?;
     Ok(())
 }
 
-fn println(text: &str) -> io::Result<()> {
+/// Prints a text and flushes.
+fn print_now(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes())?;
     out.flush()
@@ -64,6 +66,7 @@ fn make_directory() -> io::Result<PathBuf> {
     Ok(dir)
 }
 
+/// Starts a thread for each client. Drops clients beyond [`MAX_CONNECTIONS`].
 fn accept(listener: &UnixListener, agent: &Path) {
     let open = Arc::new(AtomicUsize::new(0));
     for client in listener.incoming() {
@@ -86,8 +89,9 @@ fn accept(listener: &UnixListener, agent: &Path) {
     }
 }
 
-/// Answers one client. `session-bind` binds a connection, so each client has a connection
-/// of its own to the agent.
+/// Answers one client until it ends. Passes permitted requests on and refuses the others.
+/// `session-bind` binds a connection, so each client has a connection of its own to the
+/// agent.
 fn converse(mut client: UnixStream, agent: &Path) -> io::Result<()> {
     let mut agent = UnixStream::connect(agent)?;
     loop {
@@ -115,6 +119,8 @@ fn is_passed(request: &[u8]) -> bool {
     }
 }
 
+/// One message of the agent's protocol. Fails if it is empty or longer than
+/// [`MAX_MESSAGE_BYTES`].
 fn receive(from: &mut UnixStream) -> io::Result<Vec<u8>> {
     let mut length = [0_u8; 4];
     from.read_exact(&mut length)?;
@@ -127,6 +133,7 @@ fn receive(from: &mut UnixStream) -> io::Result<Vec<u8>> {
     Ok(message)
 }
 
+/// Sends a message with its length in front.
 fn send(to: &mut UnixStream, message: &[u8]) -> io::Result<()> {
     let length = u32::try_from(message.len()).map_err(|_| io::ErrorKind::InvalidData)?;
     let mut framed = length.to_be_bytes().to_vec();

@@ -48,14 +48,15 @@ impl HomeNames {
         let mut text = Cow::Borrowed(text);
         for home in &self.0 {
             if text.contains(home.as_str()) {
-                text = Cow::Owned(shortened(&text, home));
+                text = Cow::Owned(replace_home(&text, home));
             }
         }
         text
     }
 }
 
-fn shortened(text: &str, home: &str) -> String {
+/// Replaces one home path by `~` where a path begins and ends.
+fn replace_home(text: &str, home: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.find(home) {
@@ -85,11 +86,12 @@ pub(crate) fn wrap(text: &str, columns: usize) -> String {
     lines.join("\n")
 }
 
+/// Breaks one line. A word that is longer than a line stays whole.
 fn wrap_line(line: &str, columns: usize) -> String {
     if width(line) <= columns {
         return line.to_owned();
     }
-    let indent = " ".repeat(hanging(line, columns));
+    let indent = " ".repeat(hanging_indent(line, columns));
     let mut out = String::new();
     let mut used = 0;
     let mut is_first = true;
@@ -126,6 +128,8 @@ fn words(line: &str, columns: usize) -> Vec<(&str, &str)> {
     words
 }
 
+/// The end of the first word, in bytes. Spaces inside a short command in backticks do not end
+/// it.
 fn end_of_word(text: &str, columns: usize) -> usize {
     let mut in_command = false;
     for (at, c) in text.char_indices() {
@@ -144,7 +148,7 @@ fn end_of_word(text: &str, columns: usize) -> usize {
 
 /// The indentation after a break: behind the last gap of two or more spaces in the first
 /// half of the line, or two columns more than the line's own indentation.
-fn hanging(line: &str, columns: usize) -> usize {
+fn hanging_indent(line: &str, columns: usize) -> usize {
     let begin = line.len() - line.trim_start_matches(' ').len();
     let mut at = 0;
     let mut gap = 0;

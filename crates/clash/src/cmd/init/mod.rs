@@ -189,7 +189,7 @@ impl Args {
     fn collect_choices(&self, project: &InitProject) -> Result<WantedPolicy, Failure> {
         let mut ecosystems = Vec::new();
         for name in &self.ecosystem {
-            let known = ecosystems::named(name).ok_or_else(|| unknown_ecosystem(name))?;
+            let known = ecosystems::find_ecosystem(name).ok_or_else(|| unknown_ecosystem(name))?;
             let detected = project.found.ecosystems.iter().find(|it| it.ecosystem == known);
             ecosystems
                 .push(detected.cloned().unwrap_or_else(|| DetectedToolchain::asked_for(known)));

@@ -184,7 +184,7 @@ fn together(rules: Vec<RuleDraft>) -> Vec<RuleDraft> {
 mod tests {
     use super::super::presets::tests::library;
     use super::*;
-    use crate::ecosystems::{ECOSYSTEMS, named};
+    use crate::ecosystems::{ECOSYSTEMS, find_ecosystem};
     use clash_syntax::edit::RuleKey;
 
     /// The words or patterns of a key.
@@ -279,7 +279,7 @@ mod tests {
     fn a_posture_changes_where_builds_run() {
         let library = library();
         let cargo = |posture: Posture| {
-            let rules = posture.applied(library.rules("rust").unwrap(), named("rust"));
+            let rules = posture.applied(library.rules("rust").unwrap(), find_ecosystem("rust"));
             flat(&rules)
                 .into_iter()
                 .map(|(words, leaf)| format!("{words}: {}", leaf.source()))
@@ -292,7 +292,7 @@ mod tests {
             cargo(Posture::Moderate).contains(&"cargo **: allow(sandbox = rust_full)".to_owned())
         );
         let push = |posture: Posture| {
-            let rules = posture.applied(library.rules("git").unwrap(), named("git"));
+            let rules = posture.applied(library.rules("git").unwrap(), find_ecosystem("git"));
             found(&rules, &["git", "push", "**"]).unwrap().effect
         };
         assert_eq!(push(Posture::Strict), Effect::Ask);

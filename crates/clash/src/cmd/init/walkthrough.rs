@@ -63,7 +63,7 @@ fn ask_toolchains(project: &InitProject, wanted: &mut WantedPolicy) -> Result<()
     wanted.ecosystems = choose("\nToolchains", &default, |answer| {
         let words = answer.split([' ', ',']).filter(|word| !word.is_empty() && *word != "none");
         let each = |name: &str| {
-            let known = ecosystems::named(name).ok_or_else(|| {
+            let known = ecosystems::find_ecosystem(name).ok_or_else(|| {
                 let Failure { message, hint, .. } = unknown_ecosystem(name);
                 format!("{message}; {}", hint.unwrap_or_default())
             })?;

@@ -20,7 +20,7 @@ use super::files;
 use crate::cmd::{dirs_and_project, unless_closed};
 use crate::decision::ProjectJudge;
 use crate::dirs::Dirs;
-use crate::history::{PastAction, not_understood, replay, selected_histories, since};
+use crate::history::{PastAction, not_understood, parse_since, replay, selected_histories};
 use crate::policy::LoadedPolicy;
 use crate::say;
 use crate::ui::{CommandOutput, Failure, TextTone};
@@ -34,7 +34,7 @@ use crate::ui::{CommandOutput, Failure, TextTone};
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Only the last hours, days or weeks, for example 12h, 30d, 2w
-    #[arg(long, value_name = "TIME", value_parser = since)]
+    #[arg(long, value_name = "TIME", value_parser = parse_since)]
     since: Option<u64>,
     /// Use this policy alone; the policies in force if not given
     #[arg(long, value_name = "FILE")]
