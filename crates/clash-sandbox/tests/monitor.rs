@@ -485,3 +485,44 @@ print(fcntl.fcntl(os.open('file', os.O_RDWR), fcntl.F_GETFL) & os.O_NONBLOCK)
         assert_eq!(told, "late 1\n0", "{:?} as {:?}", world.options, world.who);
     });
 }
+
+/// The monitor remembers umasks, and changes open files without a judgement.
+#[test]
+fn umask_and_open_files_are_the_callers_own() {
+    if python_is_missing() {
+        return;
+    }
+    each_tier(|world| {
+        let script = r"
+import os, stat, threading, errno
+def made(name): os.close(os.open(name, os.O_CREAT | os.O_WRONLY, 0o666)); return stat.S_IMODE(os.stat(name).st_mode)
+for n in range(200):
+    mask = [0o077, 0o022, 0o002][n % 3]
+    os.umask(mask)
+    assert made('f%d' % n) == 0o666 & ~mask, n
+os.umask(0o022)
+if os.fork() == 0:
+    os.umask(0)
+    os._exit(0 if made('child') == 0o666 else 1)
+assert os.wait()[1] == 0 and made('parent') == 0o644
+done = []
+def other():
+    os.umask(0o027); done.append(made('thread'))
+t = threading.Thread(target=other); t.start(); t.join()
+assert done == [0o640] and made('after') == 0o640
+f = os.open('new', os.O_CREAT | os.O_WRONLY, 0o600)
+os.fchmod(f, 0o755); assert stat.S_IMODE(os.stat('new').st_mode) == 0o755
+os.utime(f, (5, 6)); assert os.stat('new').st_mtime == 6
+for mode in (0o4755, 0o2755, 0o1755):
+    try: os.fchmod(f, mode); raise AssertionError(mode)
+    except PermissionError: pass
+r = os.open('/etc/passwd', os.O_RDONLY)
+for change in (lambda: os.fchmod(r, 0o777), lambda: os.utime(r), lambda: os.fchown(r, -1, -1)):
+    try: change(); raise AssertionError(change)
+    except OSError: pass
+print('fine')
+";
+        let output = world.run(&[PYTHON, "-c", script]);
+        assert_eq!(text(&output), "fine", "{:?} {output:?}", world.options);
+    });
+}

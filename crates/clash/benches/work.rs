@@ -44,6 +44,63 @@ fn main() {
     opens(&place, rounds);
     status(&place, rounds);
     build(&mut place, rounds);
+    println!("\n  {:<34} {:>10} {:>10}", "wall time", "native ms", "room");
+    writes(&place, rounds.div_ceil(2));
+}
+
+/// `tar x` of 20,000 files and `cp -r` of the same tree. With `CLASH_BENCH_NPM=DIR`, a
+/// project with a lock file whose packages are in npm's cache, also `npm ci --offline`.
+fn writes(place: &BenchMachine, rounds: usize) {
+    let project = place.project();
+    for dir in 0..400 {
+        let dir = project.join(format!("from/{}/{dir}", dir % 20));
+        fs::create_dir_all(&dir).unwrap();
+        for file in 0..50_usize {
+            fs::write(dir.join(file.to_string()), "x".repeat(200 + 90 * file)).unwrap();
+        }
+    }
+    let tar = place.command("/usr/bin/tar", &["cf", "from.tar", "from"]).status().unwrap();
+    assert!(tar.success());
+    let remove = |name: &str| drop(fs::remove_dir_all(project.join(name)));
+    let extract = ["/usr/bin/tar", "xf", "from.tar"];
+    compare_walls(place, "tar x, 20,000 files", rounds, &extract, || remove("from"));
+    let copy = ["/usr/bin/cp", "-r", "from", "to"];
+    compare_walls(place, "cp -r, 20,000 files", rounds, &copy, || remove("to"));
+    let Some(npm) = std::env::var_os("CLASH_BENCH_NPM").map(PathBuf::from) else { return };
+    for file in ["package.json", "package-lock.json"] {
+        fs::copy(npm.join(file), project.join(file)).unwrap();
+    }
+    let cache = npm.join("cache").display().to_string();
+    let words = ["/usr/bin/npm", "ci", "--offline", "--no-audit", "--cache", cache.as_str()];
+    compare_walls(place, "npm ci --offline", rounds, &words, || remove("node_modules"));
+}
+
+/// Prints the median of the ratios of wall times, each of one round.
+fn compare_walls(
+    place: &BenchMachine,
+    name: &str,
+    rounds: usize,
+    argv: &[&str],
+    before: impl Fn(),
+) {
+    let inside = [&[CLASH, "sandbox", "exec", "box", "--"], argv].concat();
+    let run = |words: &[&str]| {
+        before();
+        let (program, args) = words.split_first().unwrap();
+        let start = std::time::Instant::now();
+        assert!(place.command(program, args).status().unwrap().success(), "{words:?}");
+        start.elapsed().as_secs_f64() * 1e3
+    };
+    run(argv);
+    let mut ratios = Vec::new();
+    let mut shortest = f64::INFINITY;
+    for _ in 0..rounds {
+        let native = run(argv);
+        shortest = shortest.min(native);
+        ratios.push(run(&inside) / native);
+    }
+    ratios.sort_by(f64::total_cmp);
+    println!("  {name:<34} {shortest:>10.0} {:>10.2}", ratios[ratios.len() / 2]);
 }
 
 /// Opens one file 15,000 times, four directories down, and 15,000 files, three

@@ -25,6 +25,7 @@ use super::fresh::OwnCreations;
 use super::leaving::LeavingWorktrees;
 use super::names::misleads;
 use super::open::OpenRequest;
+use super::open_ground::open_trees;
 use super::place::{CallPlace, real};
 use super::quota::NameQuota;
 use super::turn::RoomLock;
@@ -92,6 +93,7 @@ pub(super) struct MonitorWorker {
     pub(super) drafts: ScriptDrafts,
     /// The last access of the present call that the rules do not permit.
     refusal: RefCell<Option<RefusedAccess>>,
+    pub(super) open_trees: Vec<PathBuf>,
 }
 
 /// A program with these bits runs as another user or group. A directory with `S_ISGID`
@@ -111,6 +113,7 @@ impl MonitorWorker {
         let fresh = OwnCreations::new(watch.rights.new_repositories());
         let (links, leaving) = (RememberedLinks::default(), LeavingWorktrees::default());
         let quota = NameQuota::new(watch.files);
+        let open_trees = open_trees(&shared, &watch.rights);
         Self {
             shared,
             watch,
@@ -124,6 +127,7 @@ impl MonitorWorker {
             stdio,
             drafts,
             refusal: RefCell::default(),
+            open_trees,
         }
     }
 
@@ -140,6 +144,7 @@ impl MonitorWorker {
     pub(super) fn carry_out(&mut self, job: MonitorJob) {
         let MonitorJob { id, act } = job;
         self.refusal.take();
+        self.folding.release();
         let makes = matches!(
             act,
             ResolvedCall::Mkdir { .. }
@@ -268,8 +273,12 @@ impl MonitorWorker {
     /// Turns a place into a name in a directory. Fails with `other` if the place is no
     /// name.
     pub(super) fn name(&self, place: CallPlace, other: Errno) -> Result<HeldName, Errno> {
-        let CallPlace::Name { dir, mut leaf, slash, .. } = place else { return Err(other) };
-        let mut path = real(&self.shared.held, &dir)?.ok_or(Errno::NOENT)?;
+        let CallPlace::Name { dir, mut leaf, slash, path, .. } = place else { return Err(other) };
+        let mut path = match path {
+            Some(path) => path,
+            None => real(&self.shared.held, &dir)?.ok_or(Errno::NOENT)?,
+        };
+        self.folding.hold(&dir, &path);
         path.push(std::ffi::OsStr::from_bytes(&leaf));
         if slash {
             leaf.push(b'/');

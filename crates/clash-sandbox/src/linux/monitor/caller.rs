@@ -1,15 +1,18 @@
 //! The calling process, as the monitor sees it from outside: memory, working directory and
 //! descriptors. The monitor reads each of them once.
 
+use std::cell::Cell;
 use std::io::Read;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 
 use rustix::fs::{AtFlags, Mode, OFlags, openat, statat};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 
-use super::super::sys;
+use super::super::sys::{self, SeccompNotice};
 use super::MonitorState;
+use super::known::KnownCaller;
 use super::place::{self, CallPlace};
 use crate::plan::ProcView;
 
@@ -18,17 +21,52 @@ const MAX_PATH_BYTES: usize = libc::PATH_MAX as usize;
 const PAGE_BYTES: u64 = 4096;
 /// Process trees of real programs are never this deep.
 const MAX_GENERATIONS: usize = 200;
+/// The pidfd of one thread, Linux 6.9.
+const PIDFD_THREAD: PidfdFlags = PidfdFlags::from_bits_retain(libc::O_EXCL.cast_unsigned());
 
 #[derive(Debug)]
 pub(super) struct CallingProcess<'a> {
     shared: &'a MonitorState,
     /// The number of the calling thread in the launcher's process namespace.
     pub(super) pid: i32,
+    known: Option<Arc<KnownCaller>>,
+    /// True if a look into the remembered `/proc` directory has shown that the caller lives.
+    lives: Cell<bool>,
+    notice: Option<u64>,
 }
 
 impl<'a> CallingProcess<'a> {
     pub(super) fn new(shared: &'a MonitorState, pid: i32) -> Self {
-        Self { shared, pid }
+        let known = shared.known.caller(&shared.processes, pid);
+        Self { shared, pid, known, lives: Cell::new(false), notice: None }
+    }
+
+    /// As `new`, for a call that waits for its answer.
+    pub(super) fn of_notice(shared: &'a MonitorState, notice: &SeccompNotice) -> Self {
+        let mut caller = Self::new(shared, notice.pid);
+        caller.notice = Some(notice.id);
+        caller
+    }
+
+    /// A copy of a descriptor of the caller. It is the caller's own: the pidfd belongs to
+    /// one process, and that process had this number while the call waited.
+    pub(super) fn same_descriptor(&self, fd: i32) -> Option<OwnedFd> {
+        let known = self.known.as_ref()?;
+        let process = match known.process.get() {
+            Some(process) => process,
+            None => {
+                let process = pidfd_open(Pid::from_raw(self.pid)?, PIDFD_THREAD).ok()?;
+                if !sys::is_valid(&self.shared.listener, self.notice?) {
+                    return None;
+                }
+                known.process.get_or_init(|| process)
+            }
+        };
+        let copy = pidfd_getfd(process, fd, PidfdGetfdFlags::empty());
+        if matches!(copy, Err(Errno::SRCH)) {
+            self.shared.known.forget(self.pid);
+        }
+        copy.ok()
     }
 
     /// True if a name in the caller's `/proc` is the caller's own process. In a room the
@@ -135,12 +173,12 @@ impl<'a> CallingProcess<'a> {
     /// `N` 64-bit numbers at an address.
     pub(super) fn words<const N: usize>(&self, at: u64) -> Result<[i64; N], Errno> {
         let mut words = [0; N];
-        for (index, word) in words.iter_mut().enumerate() {
-            let mut bytes = [0_u8; 8];
-            let at = at.checked_add(8 * index as u64).ok_or(Errno::FAULT)?;
-            if sys::read_memory(self.pid, at, &mut bytes)? != bytes.len() {
-                return Err(Errno::FAULT);
-            }
+        let mut bytes = [[0_u8; 8]; N];
+        let all = bytes.as_flattened_mut();
+        if sys::read_memory(self.pid, at, all)? != all.len() {
+            return Err(Errno::FAULT);
+        }
+        for (word, bytes) in words.iter_mut().zip(bytes) {
             *word = i64::from_ne_bytes(bytes);
         }
         Ok(words)
@@ -165,7 +203,23 @@ impl<'a> CallingProcess<'a> {
 
     /// The target of a magic link below the caller's process, for example `cwd` or `fd/3`.
     pub(super) fn link(&self, name: &str) -> Result<OwnedFd, Errno> {
-        openat(&self.shared.processes, format!("{}/{name}", self.pid), HOLD, Mode::empty())
+        self.open_below(name, HOLD)
+    }
+
+    /// Opens an entry below the caller's process.
+    fn open_below(&self, name: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
+        if let Some(known) = &self.known
+            && !name.is_empty()
+        {
+            match openat(&known.dir, name, flags, Mode::empty()) {
+                Ok(file) => {
+                    self.lives.set(true);
+                    return Ok(file);
+                }
+                Err(_) => self.shared.known.forget(self.pid),
+            }
+        }
+        openat(&self.shared.processes, format!("{}/{name}", self.pid), flags, Mode::empty())
     }
 
     /// Opens a file below the caller's process for reading. The last name may not be a
@@ -175,8 +229,7 @@ impl<'a> CallingProcess<'a> {
             return Err(Errno::ACCESS);
         }
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let opened =
-            openat(&self.shared.processes, format!("{}/{name}", self.pid), flags, Mode::empty());
+        let opened = self.open_below(name, flags);
         // `O_NOFOLLOW` met a magic link to something other than a file, for example a
         // namespace.
         opened.map_err(|error| if error == Errno::LOOP { Errno::ACCESS } else { error })
@@ -187,8 +240,7 @@ impl<'a> CallingProcess<'a> {
         if !self.may_see(name) {
             return Err(Errno::ACCESS);
         }
-        let path = format!("{}/{name}", self.pid);
-        openat(&self.shared.processes, path, HOLD | OFlags::NOFOLLOW, Mode::empty())
+        self.open_below(name, HOLD | OFlags::NOFOLLOW)
     }
 
     /// The caller's own directory in `/proc`. In a room this is the launcher's view of it,
@@ -212,7 +264,24 @@ impl<'a> CallingProcess<'a> {
 
     /// The caller's umask.
     pub(super) fn umask(&self) -> Result<u32, Errno> {
-        u32::from_str_radix(&self.status("Umask:")?, 8).map_err(|_| Errno::IO)
+        if let Some(umask) = self.known.as_ref().and_then(|known| known.umask())
+            && self.is_still_there()
+        {
+            return Ok(umask);
+        }
+        let umask = u32::from_str_radix(&self.status("Umask:")?, 8).map_err(|_| Errno::IO)?;
+        if let Some(known) = &self.known
+            && self.lives.get()
+        {
+            self.shared.known.remember_umask(known, umask);
+        }
+        Ok(umask)
+    }
+
+    /// True if the remembered process still lives, and so is the caller.
+    fn is_still_there(&self) -> bool {
+        let looks = |known: &Arc<KnownCaller>| statat(&known.dir, "comm", AtFlags::empty()).is_ok();
+        self.lives.get() || self.known.as_ref().is_some_and(looks)
     }
 
     /// One field of the caller's `/proc/PID/status`.

@@ -14,7 +14,9 @@
 //! same rules and has no more capabilities than the command, so a mistake in its judgement
 //! does not exceed the command's own rights. It handles one call at a time, so the room
 //! renames nothing in between. Opens that may block (fifos, terminals, leases) wait in
-//! threads of their own.
+//! threads of their own. Where Landlock would permit every change, the outer thread acts
+//! itself while the inner thread waits: a change of threads costs more than most calls
+//! (`open_ground.rs`).
 //!
 //! Limits. Other users, and other rooms on the same tree, can rename a directory between
 //! judging and acting; the monitor then acts on the directory that it judged. A hard link
@@ -27,26 +29,30 @@ mod act;
 mod call;
 mod caller;
 mod common;
+mod descriptors;
 mod drafts;
 mod folding;
 mod former;
 mod fresh;
 mod head;
+mod known;
 mod leaving;
 mod links;
 mod metadata;
 mod moving;
 mod names;
 mod open;
+mod open_ground;
 mod place;
 mod quota;
 mod rename;
 mod turn;
 
+use std::os::fd::AsRawFd;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::io::Errno;
@@ -63,6 +69,7 @@ use crate::plan::{ProcView, WatchPlan};
 use act::{MonitorJob, MonitorWorker};
 use caller::CallingProcess;
 pub(crate) use drafts::ScriptDrafts;
+use known::KnownCallers;
 use turn::RoomLock;
 
 const HOLD: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
@@ -82,6 +89,11 @@ struct MonitorState {
     of: ProcView,
     sight: Option<VisiblePaths>,
     doors: Option<DoorLine>,
+    known: KnownCallers,
+    /// The jobs that the inner thread has not finished.
+    unfinished: AtomicUsize,
+    /// The CPU of the inner thread; -1 before it has one.
+    inner_cpu: AtomicI32,
 }
 
 impl MonitorState {
@@ -148,28 +160,36 @@ impl CallMonitor {
         }
         let Ok(listener) = given.recv() else { return };
         sys::wake_on_same_cpu(&listener);
-        let inner = AtomicI32::new(0);
-        let shared =
-            Arc::new(MonitorState { listener, inner, processes, held, reads, of, sight, doors });
+        let shared = Arc::new(MonitorState {
+            listener,
+            inner: AtomicI32::new(0),
+            processes,
+            held,
+            reads,
+            of,
+            sight,
+            doors,
+            known: KnownCallers::default(),
+            unfinished: AtomicUsize::new(0),
+            inner_cpu: AtomicI32::new(-1),
+        });
         // Many commands change nothing, so the inner thread starts with the first call.
         let (jobs, received) = channel();
-        let mut inner = Some((shared.clone(), watch, turns, ruleset, received, drafts));
+        let worker = MonitorWorker::new(shared.clone(), watch, turns, drafts);
+        let worker = Arc::new(Mutex::new(worker));
+        let mut inner = Some((worker.clone(), ruleset, received));
         loop {
             match sys::next_notice(&shared.listener) {
                 Ok(notice) => {
-                    if let Some((shared, watch, turns, ruleset, received, drafts)) = inner.take()
-                        && thread()
-                            .spawn(move || {
-                                let worker = |shared: &Arc<MonitorState>| {
-                                    MonitorWorker::new(shared.clone(), watch, turns, drafts)
-                                };
-                                work(&shared, worker, &ruleset, root, &received);
-                            })
-                            .is_err()
-                    {
-                        return;
+                    if let Some((worker, ruleset, received)) = inner.take() {
+                        let shared = shared.clone();
+                        let started = thread()
+                            .spawn(move || work(&shared, &worker, &ruleset, root, &received));
+                        if started.is_err() {
+                            return;
+                        }
                     }
-                    hand_on(&shared, &notice, &jobs);
+                    hand_on(&shared, &notice, &worker, &jobs);
                 }
                 // The caller was killed meanwhile, or no process is left. In the second
                 // case the thread sleeps until its process exits. Closing descriptors first
@@ -218,13 +238,33 @@ fn thread() -> std::thread::Builder {
     std::thread::Builder::new().stack_size(256 * 1024)
 }
 
-fn hand_on(shared: &MonitorState, notice: &SeccompNotice, jobs: &Sender<MonitorJob>) {
+fn hand_on(
+    shared: &MonitorState,
+    notice: &SeccompNotice,
+    worker: &Mutex<MonitorWorker>,
+    jobs: &Sender<MonitorJob>,
+) {
+    if notice.number == libc::SYS_umask {
+        shared.known.forget_umasks();
+        // The call has only a number as argument, and every umask is permitted.
+        let _ = sys::let_go_on(shared.listener.as_raw_fd(), notice.id);
+        return;
+    }
     if shared.sight.is_some() && metadata::answer(shared, notice) {
         return;
     }
     let refusal = match prepare(shared, notice) {
         Ok(None) => None,
-        Ok(Some(job)) => {
+        Ok(Some(mut job)) => {
+            // With no job left, the inner thread waits, and calls are still handled one by
+            // one.
+            if shared.unfinished.load(Ordering::Acquire) == 0 {
+                let mut worker = worker.lock().unwrap_or_else(PoisonError::into_inner);
+                if worker.is_on_open_ground(&mut job.act) {
+                    return worker.carry_out(job);
+                }
+            }
+            shared.unfinished.fetch_add(1, Ordering::Release);
             pin_to_current_cpu(shared);
             jobs.send(job).err().map(|_| Errno::ACCESS)
         }
@@ -239,9 +279,13 @@ fn hand_on(shared: &MonitorState, notice: &SeccompNotice, jobs: &Sender<MonitorJ
 /// CPU costs more than the call itself, and the caller would move there as well.
 fn pin_to_current_cpu(shared: &MonitorState) {
     let inner = Pid::from_raw(shared.inner.load(Ordering::Relaxed));
-    if let Some(inner) = inner {
+    let cpu = sched_getcpu();
+    let number = i32::try_from(cpu).unwrap_or(-1);
+    if let Some(inner) = inner
+        && shared.inner_cpu.swap(number, Ordering::Relaxed) != number
+    {
         let mut this = CpuSet::new();
-        this.set(sched_getcpu());
+        this.set(cpu);
         let _ = sched_setaffinity(Some(inner), &this);
     }
 }
@@ -249,12 +293,17 @@ fn pin_to_current_cpu(shared: &MonitorState) {
 /// Reads and resolves everything that the call is about. `None` if the call is answered
 /// already.
 fn prepare(shared: &MonitorState, notice: &SeccompNotice) -> Result<Option<MonitorJob>, Errno> {
-    let caller = CallingProcess::new(shared, notice.pid);
+    let caller = CallingProcess::of_notice(shared, notice);
     let call = call::read(&caller, notice)?;
     if let Some(doors) = &shared.doors
         && call.opens_door()
     {
         return answer_door(shared, notice, doors).map(|()| None);
+    }
+    if let Some(done) = descriptors::change_open_file(&caller, &call) {
+        done?;
+        sys::answer(&shared.listener, notice.id, 0);
+        return Ok(None);
     }
     let act = place::locate(&caller, call, shared.sight.as_ref(), shared.reads)?;
     // This check comes last. It proves that the calling process was still there while the
@@ -284,8 +333,8 @@ fn answer_door(
 
 /// The inner thread.
 fn work(
-    shared: &Arc<MonitorState>,
-    worker: impl FnOnce(&Arc<MonitorState>) -> MonitorWorker,
+    shared: &MonitorState,
+    worker: &Mutex<MonitorWorker>,
     ruleset: &LandlockRuleset,
     root: bool,
     jobs: &Receiver<MonitorJob>,
@@ -294,15 +343,16 @@ fn work(
         && landlock::enter(ruleset).is_ok()
         && caps::drop_capabilities(root).is_ok();
     shared.inner.store(gettid().as_raw_nonzero().get(), Ordering::Relaxed);
-    let mut worker = worker(shared);
+    let lock = || worker.lock().unwrap_or_else(PoisonError::into_inner);
     if confined {
-        worker.sweep_copies();
+        lock().sweep_copies();
     }
     for job in jobs {
         if confined {
-            worker.carry_out(job);
+            lock().carry_out(job);
         } else {
             shared.refuse(job.id, Errno::ACCESS);
         }
+        shared.unfinished.fetch_sub(1, Ordering::Release);
     }
 }

@@ -37,6 +37,8 @@ pub(super) enum CallPlace {
         slash: bool,
         exists: bool,
         look: PathVisibility,
+        /// The real path of the directory, if it is known.
+        path: Option<PathBuf>,
     },
     Object(OwnedFd),
     /// A file in the caller's own part of `/proc`, opened for reading.
@@ -221,13 +223,27 @@ impl<'a> PathFinder<'a> {
             let look = self.look(&here, &leaf)?;
             let asked = follow || slash || !here.plain && shows_processes(&here.dir);
             if look == PathVisibility::Hidden || !asked {
-                return Ok(CallPlace::Name { dir: here.dir, leaf, slash, exists: false, look });
+                return Ok(CallPlace::Name {
+                    dir: here.dir,
+                    leaf,
+                    slash,
+                    exists: false,
+                    look,
+                    path: None,
+                });
             }
             let mut buffer = [0_u8; libc::PATH_MAX as usize];
             let link = readlinkat_raw(&here.dir, leaf.as_slice(), &mut buffer);
             match link {
                 Ok(_) if self.looks && !follow && !slash => {
-                    return Ok(CallPlace::Name { dir: here.dir, leaf, slash, exists: true, look });
+                    return Ok(CallPlace::Name {
+                        dir: here.dir,
+                        leaf,
+                        slash,
+                        exists: true,
+                        look,
+                        path: None,
+                    });
                 }
                 Ok(_) if !here.plain && shows_processes(&here.dir) => {
                     return self.process_link(here, &leaf);
@@ -249,10 +265,24 @@ impl<'a> PathFinder<'a> {
                     {
                         return file.map(CallPlace::Opened);
                     }
-                    return Ok(CallPlace::Name { dir: here.dir, leaf, slash, exists: true, look });
+                    return Ok(CallPlace::Name {
+                        dir: here.dir,
+                        leaf,
+                        slash,
+                        exists: true,
+                        look,
+                        path: None,
+                    });
                 }
                 Err(Errno::NOENT) => {
-                    return Ok(CallPlace::Name { dir: here.dir, leaf, slash, exists: false, look });
+                    return Ok(CallPlace::Name {
+                        dir: here.dir,
+                        leaf,
+                        slash,
+                        exists: false,
+                        look,
+                        path: None,
+                    });
                 }
                 Err(error) => return Err(error),
             }

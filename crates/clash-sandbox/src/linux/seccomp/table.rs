@@ -183,6 +183,8 @@ fn watched_calls(surface: FilterSurface, watched: WatchedCalls) -> Vec<CallRow> 
         rows.extend(looks());
     }
     rows.push((libc::SYS_openat, "SYS_openat", opens(2)));
+    // The monitor remembers umasks, so it has to know when one changes.
+    rows.extend(rows![Watch; SYS_umask]);
     rows.extend(rows![Watch; SYS_mkdirat SYS_mknodat SYS_unlinkat SYS_renameat SYS_renameat2
         SYS_linkat SYS_symlinkat SYS_truncate]);
     #[cfg(target_arch = "x86_64")]
