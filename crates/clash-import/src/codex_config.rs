@@ -18,6 +18,7 @@ use clash_policy::Effect;
 /// Profiles that extend one another; a longer chain is a circle.
 const MAX_PROFILE_CHAIN: usize = 8;
 
+/// True if a text is TOML with a key that only codex's settings have.
 pub(crate) fn recognises(content: &str) -> bool {
     const KEYS: [&str; 5] = [
         "permissions",
@@ -30,6 +31,8 @@ pub(crate) fn recognises(content: &str) -> bool {
         .is_ok_and(|table| KEYS.iter().any(|key| table.get_ref().contains_key(*key)))
 }
 
+/// Reads a whole file. A value of another type than codex expects is an error: nothing is
+/// imported.
 pub(crate) fn read(content: &str) -> ImportResult<ImportDraft> {
     let table = DeTable::parse(content).map_err(|error| {
         let at = error.span().map_or(0, |span| span.start);
@@ -74,6 +77,7 @@ pub(crate) fn read(content: &str) -> ImportResult<ImportDraft> {
     Ok(reader.draft)
 }
 
+/// The settings read so far.
 struct ConfigReader {
     draft: ImportDraft,
 }
@@ -90,6 +94,8 @@ impl ConfigReader {
         std::iter::once(first).chain(others).find(|name| !taken(name)).unwrap_or_default()
     }
 
+    /// Adds the rights of a profile to a sandbox, after those of the profile that it
+    /// extends. A profile that does not exist is reported as a lost restriction.
     fn profile(
         &mut self,
         profiles: &DeTable<'_>,
@@ -150,7 +156,8 @@ impl ConfigReader {
         Ok(())
     }
 
-    /// codex's own profiles. Returns whether there is one.
+    /// Adds the rights of one of codex's own profiles. False for a name that clash cannot
+    /// import, which is reported.
     fn built_in(
         &mut self,
         name: &str,
@@ -173,6 +180,7 @@ impl ConfigReader {
         true
     }
 
+    /// Adds the paths of a profile, also those scoped below another path.
     fn filesystem(
         &mut self,
         files: Option<&DeTable<'_>>,
@@ -204,6 +212,8 @@ impl ConfigReader {
         Ok(())
     }
 
+    /// Adds one path. `write` includes reading; `read` takes writing away inside a writable
+    /// directory. A path that no pattern expresses is reported.
     fn access(
         &mut self,
         path: &str,
@@ -263,6 +273,8 @@ impl ConfigReader {
         Ok(())
     }
 
+    /// Adds the hosts of a profile. Switched off, it has no network; switched on without
+    /// hosts, clash opens none.
     fn network(
         &mut self,
         net: Option<&DeTable<'_>>,
@@ -327,6 +339,8 @@ impl ConfigReader {
         Ok(())
     }
 
+    /// The older `sandbox_mode` as the sandbox `imported`. A mode without a sandbox is left
+    /// out.
     fn legacy(&mut self, root: &DeTable<'_>) -> ImportResult<()> {
         let Some(mode) = text(root, "sandbox_mode", "")? else { return Ok(()) };
         let origin = EntryOrigin::new("sandbox_mode", mode);
@@ -347,6 +361,8 @@ impl ConfigReader {
         Ok(())
     }
 
+    /// The mode `workspace-write`: the project, the temporary directories and further
+    /// roots.
     fn workspace_write(
         &mut self,
         root: &DeTable<'_>,
@@ -385,7 +401,8 @@ impl ConfigReader {
         Ok(())
     }
 
-    /// Whether commands run in the sandbox without a question.
+    /// Reads `approval_policy`: commands run without a question only if it says so and
+    /// there is an imported sandbox for them.
     fn approval(&mut self, root: &DeTable<'_>) -> ImportResult<()> {
         let policy = match root.get("approval_policy").map(|value| value.get_ref()) {
             None => return Ok(()),
@@ -405,6 +422,7 @@ impl ConfigReader {
     }
 }
 
+/// Lets the sandbox read everything.
 fn read_only(origin: &EntryOrigin, sandbox: &mut ImportedSandbox) {
     sandbox.read.allow(ImportedPath::all_of(PathRoot::Slash), origin.clone());
 }
@@ -421,10 +439,12 @@ fn writable(roots: &[ImportedPath], origin: &EntryOrigin, sandbox: &mut Imported
     }
 }
 
+/// The place of a key for messages.
 fn place(at: &str, key: &str) -> String {
     if at.is_empty() { key.to_owned() } else { format!("{at}.{key}") }
 }
 
+/// A table below `key`; `None` if it is missing, an error if it is something else.
 fn child<'t, 'i>(
     table: &'t DeTable<'i>,
     key: &str,
@@ -437,6 +457,7 @@ fn child<'t, 'i>(
     }
 }
 
+/// A text below `key`; `None` if it is missing, an error if it is something else.
 fn text<'t>(table: &'t DeTable<'_>, key: &str, at: &str) -> ImportResult<Option<&'t str>> {
     match table.get(key).map(|value| value.get_ref()) {
         None => Ok(None),
@@ -445,6 +466,7 @@ fn text<'t>(table: &'t DeTable<'_>, key: &str, at: &str) -> ImportResult<Option<
     }
 }
 
+/// A truth value below `key`; `None` if it is missing, an error if it is something else.
 fn boolean(table: &DeTable<'_>, key: &str, at: &str) -> ImportResult<Option<bool>> {
     match table.get(key).map(|value| value.get_ref()) {
         None => Ok(None),

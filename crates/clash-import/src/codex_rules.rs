@@ -18,11 +18,13 @@ use clash_policy::Effect;
 /// More words, or alternatives of one, are an attack on the reader.
 const MAX_RULE_WORDS: usize = 256;
 
+/// True if a text is Starlark and has the name of one of the functions.
 pub(crate) fn recognises(content: &str) -> bool {
     let names = ["prefix_rule", "network_rule", "host_executable"];
     names.iter().any(|name| content.contains(name)) && SyntaxTree::parse(content).is_ok()
 }
 
+/// Reads a whole file. Hosts become the sandbox `imported`, which extends `project`.
 pub(crate) fn read(content: &str) -> ImportResult<ImportDraft> {
     let file = SyntaxTree::parse(content).map_err(|error| ImportError::Starlark {
         line: error.line,
@@ -44,6 +46,7 @@ pub(crate) fn read(content: &str) -> ImportResult<ImportDraft> {
     Ok(draft)
 }
 
+/// The rules read so far.
 struct RulesReader<'f> {
     file: &'f SyntaxTree,
     draft: ImportDraft,
@@ -55,10 +58,12 @@ impl RulesReader<'_> {
         self.file.position(at).0
     }
 
+    /// Reads one statement. One that has to be evaluated may forbid something, so it is
+    /// reported as a lost restriction.
     fn statement(&mut self, statement: &SourceStatement) -> ImportResult<()> {
         let line = self.line(statement.span.start);
         let text = self.file.text(statement.span);
-        let origin = EntryOrigin::new(format!("line {line}"), first_line(text));
+        let origin = EntryOrigin::new(format!("line {line}"), join_lines(text));
         let call = match &statement.kind {
             StatementKind::Expr(expr) => match &expr.kind {
                 // A text on its own is a comment.
@@ -90,7 +95,8 @@ impl RulesReader<'_> {
         }
     }
 
-    /// The named arguments, if all are written out.
+    /// The arguments in the order of `names`. `None` if one is computed, unknown or given
+    /// twice.
     fn arguments(
         &self,
         call: &CallExpression,
@@ -123,6 +129,8 @@ impl RulesReader<'_> {
         expr.literal(self.file.source())
     }
 
+    /// Adds a rule about commands. A wrong type, an unknown decision and a contradicting
+    /// example are errors.
     fn prefix_rule(
         &mut self,
         call: &CallExpression,
@@ -170,7 +178,8 @@ impl RulesReader<'_> {
         Ok(())
     }
 
-    /// A rule with values that are computed. What it forbids is not known.
+    /// Reports a rule with values that are computed. Unless its decision is written out, it
+    /// counts as a deny.
     fn unreadable(&mut self, call: &CallExpression, origin: &EntryOrigin) -> ImportResult<()> {
         let decision = call.named("decision").map(|expr| expr.string());
         let effect = match decision {
@@ -183,6 +192,8 @@ impl RulesReader<'_> {
         Ok(())
     }
 
+    /// Adds a host with the port of its protocol. A rule about a group of hosts is left
+    /// out.
     fn network_rule(&mut self, call: &CallExpression, origin: &EntryOrigin) -> ImportResult<()> {
         let names = ["host", "protocol", "decision", "justification"];
         let given = self.arguments(call, &names);
@@ -234,7 +245,8 @@ impl RulesReader<'_> {
     }
 }
 
-fn first_line(text: &str) -> String {
+/// The text on one line.
+fn join_lines(text: &str) -> String {
     let words: Vec<&str> = text.split_whitespace().collect();
     words.join(" ")
 }
@@ -246,7 +258,8 @@ fn text(value: &Option<LiteralValue>) -> Option<&str> {
     }
 }
 
-/// The words of a pattern, each with its alternatives.
+/// The words of a pattern, each with its alternatives. `None` if one is no text, if there
+/// is none, or if there are too many.
 fn tokens(value: &LiteralValue) -> Option<Vec<Vec<String>>> {
     let items = items(value).filter(|items| !items.is_empty() && items.len() <= MAX_RULE_WORDS)?;
     items
@@ -258,6 +271,7 @@ fn tokens(value: &LiteralValue) -> Option<Vec<Vec<String>>> {
         .collect()
 }
 
+/// The items of a list or tuple.
 fn items(value: &LiteralValue) -> Option<&[LiteralValue]> {
     match value {
         LiteralValue::List(items) | LiteralValue::Tuple(items) => Some(items),
@@ -265,6 +279,7 @@ fn items(value: &LiteralValue) -> Option<&[LiteralValue]> {
     }
 }
 
+/// The texts of a list; `None` if an item is something else.
 fn strings(value: &LiteralValue) -> Option<Vec<String>> {
     let word = |item: &LiteralValue| match item {
         LiteralValue::String(text) => Some(text.clone()),

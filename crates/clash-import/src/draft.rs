@@ -37,6 +37,7 @@ impl fmt::Display for EntryOrigin {
 /// The name of the policy that holds every allow.
 pub(crate) const ALLOWS_POLICY: &str = "imported allows";
 
+/// The rules, sandboxes and reports of one file.
 #[derive(Debug, Default)]
 pub(crate) struct ImportDraft {
     denies: RuleTree,
@@ -58,6 +59,8 @@ pub(crate) struct ImportDraft {
 }
 
 impl ImportDraft {
+    /// Adds a rule below these keys. An allow without a sandbox gets the one of its
+    /// toolchain, if the file has no sandbox of its own.
     pub(crate) fn rule(&mut self, effect: Effect, path: &[KeyDraft], mut rule: ImportedRule) {
         if self.by_toolchain && effect == Effect::Allow && rule.sandbox.is_none() {
             rule.sandbox = toolchain_sandbox(path).map(str::to_owned);
@@ -101,6 +104,7 @@ impl ImportDraft {
         self.narrowed.push(origin.entry(effect, why));
     }
 
+    /// The policy as text, with the report in its head.
     pub(crate) fn finish(
         mut self,
         name: &str,
@@ -170,7 +174,7 @@ impl ImportDraft {
     }
 }
 
-/// The library's sandbox for an allowed command.
+/// The library's sandbox for an allowed command; `None` for other tools and programs.
 fn toolchain_sandbox(path: &[KeyDraft]) -> Option<&'static str> {
     let [tool, program, rest @ ..] = path else { return None };
     let (tool, program) = (tool.as_text()?, program.as_text()?);

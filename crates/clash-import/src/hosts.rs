@@ -6,6 +6,7 @@ use clash_syntax::draft::KeyDraft;
 
 pub(crate) type OptionalPort = Option<u16>;
 
+/// A host of a list, and its port if it names one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ImportedHost {
     pub(crate) name: ImportedName,
@@ -27,6 +28,8 @@ pub(crate) enum ImportedName {
 }
 
 impl ImportedHost {
+    /// Reads `name`, `name:port` or `name:*`, in any case. URLs and IPv6 addresses are
+    /// errors.
     pub(crate) fn read(text: &str) -> Result<Self, &'static str> {
         let text = text.trim().to_ascii_lowercase();
         if text.contains("://") || text.contains('/') {
@@ -46,6 +49,7 @@ impl ImportedHost {
         Ok(Self { name: ImportedName::read(name.trim_end_matches('.'))?, port })
     }
 
+    /// A host without a port.
     pub(crate) fn one(name: &str) -> Result<Self, &'static str> {
         Ok(Self { name: ImportedName::read(name)?, port: None })
     }
@@ -55,7 +59,7 @@ impl ImportedHost {
         self.port.filter(|_| self.name == ImportedName::All)
     }
 
-    /// Whether everything `other` stands for is part of this.
+    /// True if everything `other` stands for is part of this.
     pub(crate) fn covers(&self, other: &Self) -> bool {
         let inside = |name: &str, domain: &str| {
             name.strip_suffix(domain).is_some_and(|front| front.ends_with('.'))
@@ -75,8 +79,8 @@ impl ImportedHost {
         names && (self.port.is_none() || self.port == other.port)
     }
 
-    /// Keys of an allow; `shut` are ports denied for every host. None: there is
-    /// no key for it.
+    /// Keys of an allow; `shut` are ports denied for every host. Empty: there is no key for
+    /// it, as for `*` and for this machine without a port.
     pub(crate) fn allowed(&self, shut: &[u16]) -> Vec<KeyDraft> {
         let ports: Vec<OptionalPort> = match self.port {
             Some(port) if shut.contains(&port) => vec![],
@@ -102,7 +106,8 @@ impl ImportedHost {
             .collect()
     }
 
-    /// Keys of a deny or an ask.
+    /// Keys of a deny or an ask, which also cover the hosts below a name. Empty for `*`:
+    /// the default and the ports of every allow say that.
     pub(crate) fn restricted(&self) -> Vec<KeyDraft> {
         let with = |name: &str| match self.port {
             None => name.to_owned(),
@@ -123,6 +128,8 @@ impl ImportedHost {
 }
 
 impl ImportedName {
+    /// Reads a name, an IPv4 address, or a name behind `*.` or `**.`. A wildcard over a
+    /// top-level domain is an error.
     fn read(text: &str) -> Result<Self, &'static str> {
         if text == "*" || text == "**" {
             return Ok(Self::All);

@@ -10,6 +10,7 @@ pub(crate) const MAX_LIST_ENTRIES: usize = 2048;
 
 pub(crate) type JsonObject = Map<String, Value>;
 
+/// The object of a file; other JSON is an error.
 pub(crate) fn parse(text: &str) -> ImportResult<JsonObject> {
     match serde_json::from_str(text).map_err(ImportError::Json)? {
         Value::Object(object) => Ok(object),
@@ -17,6 +18,7 @@ pub(crate) fn parse(text: &str) -> ImportResult<JsonObject> {
     }
 }
 
+/// The error for a value of another type.
 pub(crate) fn shape(at: impl Into<String>, expected: &'static str) -> ImportError {
     ImportError::Shape { at: at.into(), expected }
 }
@@ -34,6 +36,7 @@ pub(crate) fn object<'v>(
     }
 }
 
+/// A truth value below `key`; absent and `null` are the same, other values are errors.
 pub(crate) fn boolean(parent: &JsonObject, key: &str, at: &str) -> ImportResult<Option<bool>> {
     match parent.get(key) {
         None | Some(Value::Null) => Ok(None),
@@ -42,6 +45,7 @@ pub(crate) fn boolean(parent: &JsonObject, key: &str, at: &str) -> ImportResult<
     }
 }
 
+/// A text below `key`; absent and `null` are the same, other values are errors.
 pub(crate) fn string<'v>(
     parent: &'v JsonObject,
     key: &str,
@@ -54,6 +58,8 @@ pub(crate) fn string<'v>(
     }
 }
 
+/// A list below `key`, empty if it is absent or `null`. More than [`MAX_LIST_ENTRIES`] are
+/// an error.
 pub(crate) fn list<'v>(parent: &'v JsonObject, key: &str, at: &str) -> ImportResult<&'v [Value]> {
     match parent.get(key) {
         None | Some(Value::Null) => Ok(&[]),
@@ -81,6 +87,7 @@ pub(crate) fn strings<'v>(
     list(parent, key, at)?.iter().enumerate().map(item).collect()
 }
 
+/// The place of a key for messages.
 pub(crate) fn join(at: &str, key: &str) -> String {
     if at.is_empty() { key.to_owned() } else { format!("{at}.{key}") }
 }

@@ -116,6 +116,7 @@ impl fmt::Display for ReportEntry {
     }
 }
 
+/// A policy as text, and the report about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImportedPolicy {
     /// The policy. A comment at each rule names the entry that it came from.
@@ -158,7 +159,7 @@ pub(crate) type ImportResult<T> = Result<T, ImportError>;
 const MAX_SETTINGS_BYTES: usize = 1 << 20;
 
 /// The format of a file by its content. The name decides only where the content fits
-/// several formats.
+/// several formats, or none. `None` also for a file that is too large or no text.
 pub fn detect(name: &str, bytes: &[u8]) -> Option<ImportFormat> {
     let source = content(bytes).ok()?;
     let name = name.rsplit(['/', '\\']).next().unwrap_or(name);
@@ -172,6 +173,7 @@ pub fn detect(name: &str, bytes: &[u8]) -> Option<ImportFormat> {
     (ends(".rules") || codex_rules::recognises(source)).then_some(ImportFormat::CodexRules)
 }
 
+/// The format of a JSON file by its keys, or by the file names of Claude Code.
 fn json_format(value: &serde_json::Value, name: &str) -> Option<ImportFormat> {
     let object = value.as_object()?;
     let has = |key: &str| object.contains_key(key);
@@ -197,6 +199,8 @@ pub fn import(source: &ImportSource<'_>) -> ImportResult<ImportedPolicy> {
     }
 }
 
+/// Imports a file of a known format. A file that does not fit the format is an error, and
+/// nothing of it is imported.
 pub fn import_as(format: ImportFormat, source: &ImportSource<'_>) -> ImportResult<ImportedPolicy> {
     let content = content(source.bytes)?;
     let draft = match format {
@@ -208,6 +212,8 @@ pub fn import_as(format: ImportFormat, source: &ImportSource<'_>) -> ImportResul
     draft.finish(source.name, format)
 }
 
+/// The text of a file without its byte order mark. More than [`MAX_SETTINGS_BYTES`], or
+/// bytes that are no UTF-8, are errors.
 fn content(bytes: &[u8]) -> ImportResult<&str> {
     if bytes.len() > MAX_SETTINGS_BYTES {
         return Err(ImportError::TooLarge { limit: MAX_SETTINGS_BYTES });

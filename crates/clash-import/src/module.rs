@@ -14,7 +14,8 @@ pub enum KeptRules {
     Restrictions,
 }
 
-/// Turns an imported policy into the module `name`.
+/// Turns an imported policy into the module `name`. Without its allows, if only
+/// restrictions are kept.
 pub fn module(source: &str, name: &str, keep: KeptRules) -> Result<PolicyModule, SyntaxError> {
     make_module(source, name, (keep == KeptRules::Restrictions).then_some(ALLOWS_POLICY))
 }

@@ -12,6 +12,7 @@ use crate::SettingsBase;
 /// No user writes deeper paths.
 const MAX_PATH_PARTS: usize = 64;
 
+/// The directory that a path starts from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum PathRoot {
     Project,
@@ -28,8 +29,8 @@ pub(crate) enum PathPart {
     AnyDepth,
 }
 
-/// What the pattern is for: an allow may cover less than was written, a deny or
-/// an ask may cover more.
+/// The side of the rule: an allow may cover less than was written, a deny or an ask may
+/// cover more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RuleSide {
     Allow,
@@ -44,6 +45,7 @@ pub(crate) enum PathReach {
     Inside,
 }
 
+/// A path pattern below a root.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ImportedPath {
     pub(crate) root: PathRoot,
@@ -59,15 +61,18 @@ pub(crate) struct ConvertedPath {
 }
 
 impl ImportedPath {
+    /// A root and everything below it.
     pub(crate) fn all_of(root: PathRoot) -> Self {
         Self { root, parts: Vec::new(), reach: PathReach::Below }
     }
 
+    /// A path and everything below it.
     pub(crate) fn below(root: PathRoot, names: &[&str]) -> Self {
         let parts = names.iter().map(|name| PathPart::Name((*name).to_owned())).collect();
         Self { root, parts, reach: PathReach::Below }
     }
 
+    /// True if a part is a wildcard.
     pub(crate) fn is_wild(&self) -> bool {
         self.parts.iter().any(|part| !matches!(part, PathPart::Name(_)))
     }
@@ -102,6 +107,8 @@ impl ImportedPath {
         }
     }
 
+    /// The path as a key. A wildcard needs two globs: for the path and for everything below
+    /// it.
     pub(crate) fn key(&self) -> KeyDraft {
         let text = self.text();
         let inside = format!("{}/**", text.trim_end_matches('/'));
@@ -168,6 +175,9 @@ pub(crate) fn in_list(
     build(root, start, false, rest, side)
 }
 
+/// The pattern of the text `rest` below `root` and `start`. On the side of an allow, parts
+/// that a key cannot express are errors; on the other side they become wider, and `differs`
+/// tells how.
 fn build(
     root: PathRoot,
     start: Vec<PathPart>,
@@ -222,6 +232,7 @@ fn build(
     Ok(ConvertedPath { pattern: ImportedPath { root, parts, reach }, differs })
 }
 
+/// The root of a leading `$PWD`, `$HOME` or `$TMPDIR`, and the rest.
 fn variable(text: &str) -> Option<(PathRoot, &str)> {
     let known =
         [("$PWD", PathRoot::Project), ("$HOME", PathRoot::Home), ("$TMPDIR", PathRoot::Tmp)];
@@ -231,10 +242,13 @@ fn variable(text: &str) -> Option<(PathRoot, &str)> {
     })
 }
 
+/// The rest behind `~`.
 fn home(text: &str) -> Option<&str> {
     text.strip_prefix('~').filter(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
+/// The root and the names of the settings' directory. `None` if it is relative, or has `..`
+/// or a wildcard.
 fn based(base: SettingsBase<'_>) -> Option<(PathRoot, Vec<PathPart>)> {
     let (root, text) = match base {
         SettingsBase::Project => (PathRoot::Project, ""),
@@ -258,7 +272,8 @@ fn reach(text: &str) -> (&str, PathReach) {
     }
 }
 
-/// One name of a path, and whether it is exactly the written one.
+/// One name of a path, and true if it is exactly the written one. `[…]` and an escaped
+/// wildcard become `?`.
 fn part(name: &str) -> (PathPart, bool) {
     if name == "**" {
         return (PathPart::AnyDepth, true);
@@ -299,7 +314,7 @@ fn part(name: &str) -> (PathPart, bool) {
     (if wild { PathPart::Glob(out) } else { PathPart::Name(out) }, exact)
 }
 
-/// `*` is any run of characters of a name, `?` one.
+/// True if a glob matches a whole name: `*` is any run of characters, `?` one.
 pub(crate) fn name_matches(glob: &str, name: &str) -> bool {
     // The places in the pattern that can be reached after each character.
     let pattern: Vec<char> = glob.chars().collect();

@@ -27,6 +27,7 @@ use crate::{ImportError, ImportResult};
 /// Most denies that are repeated below allows. A file with more is an attack.
 const MAX_REPEATED_DENIES: usize = 10_000;
 
+/// A sandbox of the imported file.
 #[derive(Debug, Default)]
 pub(crate) struct ImportedSandbox {
     /// The name of the sandbox and of the variable that holds it.
@@ -40,6 +41,7 @@ pub(crate) struct ImportedSandbox {
     pub(crate) env: Vec<(String, Effect, EntryOrigin)>,
 }
 
+/// The paths that may be read, or written.
 #[derive(Debug, Default)]
 pub(crate) struct PathRights {
     pub(crate) allow: Vec<(ImportedPath, EntryOrigin)>,
@@ -48,6 +50,7 @@ pub(crate) struct PathRights {
     pub(crate) inherited: Vec<ImportedPath>,
 }
 
+/// A denied path.
 #[derive(Clone, Debug)]
 pub(crate) struct PathDenial {
     pub(crate) pattern: ImportedPath,
@@ -56,6 +59,7 @@ pub(crate) struct PathDenial {
     pub(crate) origin: EntryOrigin,
 }
 
+/// The network of an imported sandbox.
 #[derive(Debug, Default)]
 pub(crate) enum ImportedNet {
     /// The network of the base, or none.
@@ -66,6 +70,7 @@ pub(crate) enum ImportedNet {
     Hosts(HostRules),
 }
 
+/// The hosts of an imported sandbox. `addresses` are denied ranges.
 #[derive(Debug)]
 pub(crate) struct HostRules {
     pub(crate) rules: Vec<(ImportedHost, Effect, EntryOrigin)>,
@@ -76,15 +81,18 @@ pub(crate) struct HostRules {
 type PathRule = (ImportedPath, Effect, EntryOrigin);
 
 impl PathRights {
+    /// Adds an allow of a path and everything below it.
     pub(crate) fn allow(&mut self, pattern: ImportedPath, origin: EntryOrigin) {
         self.allow.push((below(pattern), origin));
     }
 
+    /// Adds a deny of a path and everything below it.
     pub(crate) fn deny(&mut self, pattern: ImportedPath, absolute: bool, origin: EntryOrigin) {
         self.deny.push(PathDenial { pattern: below(pattern), absolute, origin });
     }
 
-    /// Rules among which the longest decides, and the allows that stay out.
+    /// Rules among which the longest decides, and the origins of allows that stay out. Too
+    /// many repeated denies are an error.
     fn resolve(&self) -> ImportResult<(Vec<PathRule>, Vec<EntryOrigin>)> {
         let (mut rules, mut lost) = (Vec::new(), Vec::new());
         let mut repeated = 0;
@@ -125,6 +133,7 @@ impl PathRights {
     }
 }
 
+/// The pattern with everything below it.
 fn below(pattern: ImportedPath) -> ImportedPath {
     ImportedPath { reach: PathReach::Below, ..pattern }
 }
@@ -223,6 +232,7 @@ fn opened<'p>(states: &[&'p [PathPart]]) -> Vec<&'p [PathPart]> {
     all
 }
 
+/// True if two parts can stand for the same name. True in cases of doubt.
 fn could_be(pattern: &PathPart, name: &PathPart) -> bool {
     match (pattern, name) {
         (PathPart::AnyDepth, _) | (_, PathPart::AnyDepth) => true,
@@ -275,7 +285,8 @@ impl PathEffects {
         }
     }
 
-    /// The file rules for the path.
+    /// The file rules for the path. If reading and writing differ under a wildcard, only
+    /// the denied part has a rule.
     fn rules(self, pattern: &ImportedPath) -> Vec<FileRuleDraft> {
         let rule = |key: KeyDraft, effect: Effect, caps: &str| FileRuleDraft {
             comment: Vec::new(),
@@ -349,6 +360,7 @@ impl ImportedSandbox {
         Ok((SandboxDraft { doc, fs, net, env, ..SandboxDraft::new(&*self.name, base) }, lost))
     }
 
+    /// The file rules of the sandbox, and the origins of allows that stay out.
     fn file_rules(&self) -> ImportResult<(Vec<FileRuleDraft>, Vec<EntryOrigin>)> {
         let (reads, mut lost) = self.read.resolve()?;
         let (writes, lost_writes) = self.write.resolve()?;
@@ -383,6 +395,8 @@ impl ImportedSandbox {
 }
 
 impl ImportedNet {
+    /// The network as a draft, and the origins of allows that stay out. `None`: the base
+    /// decides.
     fn draft(&self) -> (Option<NetDraft>, Vec<EntryOrigin>) {
         let (rules, lost) = match self {
             Self::Unsaid => return (None, Vec::new()),
@@ -405,7 +419,8 @@ impl ImportedNet {
 type HostRule = (KeyDraft, Effect, Vec<EntryOrigin>);
 
 impl HostRules {
-    /// Drops the allows of names that a deny covers, however long they are.
+    /// The rules by key, and the origins of allows that stay out: those that a deny covers,
+    /// however long they are, and those without a key.
     fn resolve(&self) -> (Vec<HostRule>, Vec<EntryOrigin>) {
         let (mut rules, mut lost): (Vec<HostRule>, Vec<EntryOrigin>) = (Vec::new(), Vec::new());
         let restricted: Vec<(&ImportedHost, Effect)> = self
@@ -428,17 +443,18 @@ impl HostRules {
                 lost.push(origin.clone());
             }
             for key in keys {
-                add(&mut rules, key, *effect, origin);
+                add_host_rule(&mut rules, key, *effect, origin);
             }
         }
         for (address, origin) in &self.addresses {
-            add(&mut rules, KeyDraft::text(address.as_str()), Effect::Deny, origin);
+            add_host_rule(&mut rules, KeyDraft::text(address.as_str()), Effect::Deny, origin);
         }
         (rules, lost)
     }
 }
 
-fn add(rules: &mut Vec<HostRule>, key: KeyDraft, effect: Effect, origin: &EntryOrigin) {
+/// Adds a key; of two effects on it, the stricter holds.
+fn add_host_rule(rules: &mut Vec<HostRule>, key: KeyDraft, effect: Effect, origin: &EntryOrigin) {
     match rules.iter_mut().find(|(known, ..)| *known == key) {
         Some((_, known, origins)) => {
             *known = effect.max(*known);

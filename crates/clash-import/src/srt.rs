@@ -17,7 +17,7 @@ use crate::tree::ImportedRule;
 use crate::{ImportResult, SettingsBase, words};
 use clash_policy::Effect;
 
-/// What [`fill`] reads.
+/// The blocks that [`fill`] reads.
 pub(crate) const READ_BLOCKS: [&str; 3] = ["filesystem", "network", "credentials"];
 
 #[derive(Debug)]
@@ -31,6 +31,8 @@ pub(crate) struct BlockOptions<'a> {
     pub(crate) asks: bool,
 }
 
+/// Reads a whole file. Its sandbox is the default one; settings that clash does not know
+/// are reported.
 pub(crate) fn read(content: &str) -> ImportResult<ImportDraft> {
     let settings = json::parse(content)?;
     let mut draft = ImportDraft::default();
@@ -82,6 +84,8 @@ pub(crate) fn fill(
     Ok(())
 }
 
+/// Adds the file lists of a block. Allows of a block that is not switched on are left out;
+/// its denies count.
 fn filesystem(
     files: &JsonObject,
     options: &BlockOptions<'_>,
@@ -125,7 +129,7 @@ fn filesystem(
     Ok(())
 }
 
-/// A file that could be moved could be read elsewhere, so neither is possible.
+/// Denies reading and writing: a file that could be moved could be read elsewhere.
 fn deny_read(
     pattern: ImportedPath,
     absolute: bool,
@@ -136,6 +140,7 @@ fn deny_read(
     sandbox.read.deny(pattern, absolute, origin);
 }
 
+/// The pattern of a path in a list. A path that no pattern expresses is reported.
 fn listed(
     origin: &EntryOrigin,
     effect: Effect,
@@ -157,6 +162,8 @@ fn listed(
     }
 }
 
+/// Adds the host lists of a block. A block that is not switched on leaves the network of
+/// the sandbox as it is.
 fn network(
     given: Option<&JsonObject>,
     options: &BlockOptions<'_>,
@@ -211,6 +218,8 @@ fn network(
     Ok(())
 }
 
+/// Adds one host. A host that no key expresses is reported; a lost deny counts only if the
+/// default does not deny anyway.
 fn host(
     text: &str,
     effect: Effect,
@@ -249,6 +258,8 @@ pub(crate) fn add_hosts(given: Vec<(String, Effect, EntryOrigin)>, sandbox: &mut
     }
 }
 
+/// Denies the files and variables of credentials, also where the other tool puts a
+/// stand-in.
 fn credentials(
     given: &JsonObject,
     options: &BlockOptions<'_>,
@@ -284,7 +295,7 @@ fn credentials(
     Ok(())
 }
 
-/// fence: commands by their first words.
+/// Adds the denied commands of fence, by their first words.
 fn commands(settings: &JsonObject, draft: &mut ImportDraft) -> ImportResult<()> {
     let Some(given) = json::object(settings, "command", "")? else { return Ok(()) };
     for (at, text) in json::strings(given, "deny", "command")? {

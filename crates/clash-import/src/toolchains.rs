@@ -19,7 +19,8 @@ const TOOLCHAIN_PROGRAMS: &[(&str, &[&str])] = &[
 const REMOTE_COMMANDS: &[&str] =
     &["clone", "fetch", "ls-remote", "pull", "push", "remote", "submodule"];
 
-/// The sandbox of a program, whose next word may tell more.
+/// The sandbox of a program, whose next word may tell more. `None` for other programs. Git
+/// without a next word gets the sandbox with the network.
 pub(crate) fn sandbox_of(program: &str, next: Option<&str>) -> Option<&'static str> {
     if program == "git" {
         let remote = next.is_none_or(|word| REMOTE_COMMANDS.contains(&word));

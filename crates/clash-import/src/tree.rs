@@ -26,12 +26,14 @@ impl ImportedRule {
     }
 }
 
+/// A rule, or further keys.
 #[derive(Clone, Debug)]
 enum TreeNode {
     Leaf(ImportedRule),
     Tree(RuleTree),
 }
 
+/// The keys of one level, in the order in which they were added.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RuleTree {
     branches: Vec<(KeyDraft, TreeNode)>,
@@ -44,6 +46,8 @@ impl RuleTree {
         self.branches.is_empty()
     }
 
+    /// Adds a rule below these keys; nothing without a key. A rule at a shorter path takes
+    /// the place of all below it and collects their notes.
     pub(crate) fn insert(&mut self, path: &[KeyDraft], rule: ImportedRule) {
         let Some((key, rest)) = path.split_first() else { return };
         let next = self.branches.len();
@@ -65,6 +69,7 @@ impl RuleTree {
         }
     }
 
+    /// Adds the notes of all rules below.
     fn collect_notes(&self, all: &mut Vec<String>) {
         for (_, node) in &self.branches {
             match node {
@@ -91,6 +96,7 @@ impl RuleTree {
     }
 }
 
+/// A tree with one rule.
 fn tree_of(path: &[KeyDraft], rule: ImportedRule) -> TreeNode {
     let mut tree = RuleTree::default();
     tree.insert(path, rule);

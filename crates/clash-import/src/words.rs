@@ -119,6 +119,7 @@ fn split(text: &str, tokens: &mut Vec<WordPattern>) -> Result<(), &'static str> 
     Ok(())
 }
 
+/// True for characters that mean something to a shell. `first`: at the start of a word.
 fn special(c: char, first: bool) -> bool {
     c.is_control()
         || "$`;&|<>(){}?[!".contains(c)
@@ -126,6 +127,7 @@ fn special(c: char, first: bool) -> bool {
         || (c.is_whitespace() && c != ' ')
 }
 
+/// The pattern of one word.
 fn token(pieces: Vec<WordPiece>) -> WordPattern {
     let plain: Option<String> = pieces
         .iter()
@@ -141,11 +143,12 @@ fn token(pieces: Vec<WordPiece>) -> WordPattern {
     }
 }
 
+/// True for `-x` and `--long`, but not for `-` and `--`.
 fn is_option(word: &str) -> bool {
     word.starts_with('-') && word.len() > 1 && word != "--"
 }
 
-/// Whether one word of a command can be both options: `-rf` is also `-f`.
+/// True if one word of a command can be both options: `-rf` is also `-f`.
 fn same_option(a: &str, b: &str) -> bool {
     let bundled = |bundle: &str, letter: &str| {
         letter.len() == 2
@@ -155,18 +158,19 @@ fn same_option(a: &str, b: &str) -> bool {
     a == b || (is_option(a) && is_option(b) && (bundled(a, b) || bundled(b, a)))
 }
 
-/// Only a plain string is looked for among the options, and one with spaces
-/// would be several keys.
+/// True for an option with spaces. Only a plain string is looked for among the options, and
+/// one with spaces would be several keys.
 fn splits(word: &str) -> bool {
     is_option(word) && word.contains(char::is_whitespace)
 }
 
-/// `--`, `-`, `+nightly` and the empty word are read differently from program
-/// to program.
+/// True for words that programs read in different ways: `--`, `-`, `+nightly` and the empty
+/// word.
 fn is_doubtful(word: &str) -> bool {
     word.is_empty() || word == "-" || word == "--" || word.starts_with('+')
 }
 
+/// True for `NAME=value`.
 fn is_assignment(word: &str) -> bool {
     word.split_once('=').is_some_and(|(name, _)| {
         !name.is_empty()
@@ -186,6 +190,8 @@ fn word_key(word: &str) -> KeyDraft {
     }
 }
 
+/// A word with wildcards as a key: a glob if its characters are plain, else a regular
+/// expression.
 fn part_key(pieces: &[WordPiece]) -> KeyDraft {
     let plain = |c: char| c.is_alphanumeric() || "_./:@%,=+^-".contains(c);
     let safe = pieces.iter().all(|piece| match piece {
@@ -209,7 +215,8 @@ fn some_word() -> KeyDraft {
     KeyDraft::glob("?*".to_owned())
 }
 
-/// The keys of an allow. They match no command that the pattern does not match.
+/// The keys of an allow. They match no command that the pattern does not match. An error if
+/// there are no such keys.
 pub(crate) fn allowed(pattern: &CommandPattern) -> Result<CommandKeys, &'static str> {
     if let Some(why) = pattern.unread {
         return Err(why);
@@ -279,7 +286,8 @@ pub(crate) fn allowed(pattern: &CommandPattern) -> Result<CommandKeys, &'static 
     Ok(keys)
 }
 
-/// The keys of a deny or an ask. They match every command that the pattern matches.
+/// The keys of a deny or an ask. They match every command that the pattern matches. Without
+/// keys, the rule covers every command.
 pub(crate) fn restricted(pattern: &CommandPattern) -> CommandKeys {
     let tokens = without_assignments(&pattern.tokens);
     let mut path = Vec::new();
@@ -335,6 +343,7 @@ pub(crate) fn restricted(pattern: &CommandPattern) -> CommandKeys {
     CommandKeys { path, differs }
 }
 
+/// The words behind leading `NAME=value` words.
 fn without_assignments(tokens: &[WordPattern]) -> &[WordPattern] {
     let leading = |token: &&WordPattern| match token {
         WordPattern::Word(words) => words.iter().all(|word| is_assignment(word)),
@@ -343,18 +352,21 @@ fn without_assignments(tokens: &[WordPattern]) -> &[WordPattern] {
     tokens.get(tokens.iter().take_while(leading).count()..).unwrap_or_default()
 }
 
-/// A program is matched by its name, so a path to one is denied by both.
+/// A word, and for a program with a path also its file name: a program is matched by its
+/// name.
 fn spellings(word: &str, program: bool) -> Vec<String> {
     let name = word.rsplit('/').next().filter(|name| program && !name.is_empty() && *name != word);
     [word.to_owned()].into_iter().chain(name.map(str::to_owned)).collect()
 }
 
+/// True if the only wildcard is at the end.
 fn star_only_at_end(pieces: &[WordPiece]) -> bool {
     pieces.iter().position(|piece| *piece == WordPiece::Star)
         == Some(pieces.len().saturating_sub(1))
 }
 
-/// The fixed beginning of a word, as a key for every word that starts so.
+/// The fixed beginning of a word, as a key for every word that starts so. `None` without
+/// one, for an option, and for a program with a path.
 fn head(pieces: &[WordPiece], program: bool) -> Option<KeyDraft> {
     let fixed = pieces.iter().take_while(|piece| **piece != WordPiece::Star).count();
     let head = pieces.get(..fixed).unwrap_or_default();
@@ -367,6 +379,7 @@ fn head(pieces: &[WordPiece], program: bool) -> Option<KeyDraft> {
     Some(part_key(&pieces))
 }
 
+/// The first option among these words that can be a key.
 fn later_option(tokens: &[WordPattern]) -> Option<&str> {
     tokens.iter().find_map(|token| match token {
         WordPattern::Word(words) => match words.as_slice() {

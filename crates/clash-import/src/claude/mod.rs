@@ -29,6 +29,8 @@ struct GatheredRights {
     hosts: Vec<(String, Effect, EntryOrigin)>,
 }
 
+/// Reads a whole file. A value of another type than the client expects is an error: nothing
+/// is imported.
 pub(crate) fn read(content: &str, base: SettingsBase<'_>) -> ImportResult<ImportDraft> {
     let settings = json::parse(content)?;
     let mut draft = ImportDraft::default();
@@ -52,7 +54,7 @@ pub(crate) fn read(content: &str, base: SettingsBase<'_>) -> ImportResult<Import
         let why = "only rules give tools a directory: add Read and Edit rules for it";
         draft.left_out(&EntryOrigin::new(at, text), Some(Effect::Allow), why);
     }
-    known_keys(permissions, &mut draft);
+    report_unknown_keys(permissions, &mut draft);
     sandbox::add(block, base, gathered, &mut draft)?;
     if settings.contains_key("autoMode") {
         let why = "a policy has no rules for a classifier";
@@ -61,7 +63,8 @@ pub(crate) fn read(content: &str, base: SettingsBase<'_>) -> ImportResult<Import
     Ok(draft)
 }
 
-fn known_keys(permissions: &JsonObject, draft: &mut ImportDraft) {
+/// Reports the permission settings that clash does not know.
+fn report_unknown_keys(permissions: &JsonObject, draft: &mut ImportDraft) {
     const KNOWN: [&str; 7] = [
         "allow",
         "ask",
@@ -118,6 +121,8 @@ fn modes(permissions: &JsonObject, draft: &mut ImportDraft) -> ImportResult<bool
     Ok(asks_are_denied)
 }
 
+/// Adds the rules of the mode `acceptEdits`: edits in the project, with a question about
+/// files that steer later commands.
 fn accept_edits(origin: &EntryOrigin, draft: &mut ImportDraft) {
     let mode = KeyDraft::mode("acceptEdits".to_owned());
     let project = KeyDraft::text(ImportedPath::all_of(PathRoot::Project).text());

@@ -49,7 +49,8 @@ const KNOWN_TOOLS: [&str; 34] = [
     "ExitWorktree",
 ];
 
-/// Adds a rule, or says why not.
+/// Adds a rule to the draft, or reports why not. Rules about paths and hosts are gathered
+/// for the sandbox too.
 pub(super) fn add(
     origin: &EntryOrigin,
     effect: Effect,
@@ -80,7 +81,8 @@ pub(super) fn add(
     }
 }
 
-/// The tool and the text between the brackets. `(*)` counts as no text.
+/// The tool and the text between the brackets. `(*)` counts as no text. `None` for other
+/// forms.
 fn split(text: &str) -> Option<(&str, Option<&str>)> {
     let text = text.trim();
     let (tool, specifier) = match text.split_once('(') {
@@ -97,6 +99,7 @@ fn split(text: &str) -> Option<(&str, Option<&str>)> {
     (well && !tool.starts_with(['-', '*'])).then_some((tool, specifier))
 }
 
+/// One rule on its way into the draft.
 struct ClaudeRule<'r> {
     origin: &'r EntryOrigin,
     effect: Effect,
@@ -146,6 +149,7 @@ impl ClaudeRule<'_> {
         }
     }
 
+    /// A rule about a whole tool. An allow of a tool that clash does not know is left out.
     fn tool(&mut self, tool: &str) {
         if self.is_allow() && !KNOWN_TOOLS.contains(&tool) {
             self.left_out("clash knows no tool of this name");
@@ -155,6 +159,7 @@ impl ClaudeRule<'_> {
         self.put(&[key]);
     }
 
+    /// A rule about a tool of a server, or about all tools of one.
     fn mcp(&mut self, name: &str) {
         let bare = name.strip_prefix("mcp__").unwrap_or(name);
         let (server, tool) = match bare.split_once("__") {
@@ -174,6 +179,7 @@ impl ClaudeRule<'_> {
         }
     }
 
+    /// A rule about commands.
     fn command(&mut self, text: &str) {
         let pattern = words::read(text);
         let keys = if self.is_allow() {
@@ -192,6 +198,8 @@ impl ClaudeRule<'_> {
         self.draft.command_rule(self.effect, keys.path, rule);
     }
 
+    /// A rule about the host of a fetch. Other forms than `domain:…` cover the whole tool,
+    /// or are left out as an allow.
     fn host(&mut self, text: &str) {
         let Some(domain) = text.strip_prefix("domain:") else {
             return self.whole("WebFetch", "clash reads only `domain:…` here");
@@ -217,6 +225,8 @@ impl ClaudeRule<'_> {
         self.gathered.hosts.push((domain.to_owned(), self.effect, self.origin.clone()));
     }
 
+    /// A rule about a path. A negation is left out: taking nothing back is the stricter
+    /// reading.
     fn path(&mut self, tool: &str, text: &str, base: SettingsBase<'_>) {
         let side = if self.is_allow() { RuleSide::Allow } else { RuleSide::Restrict };
         let converted = match paths::in_rule(text, base, side) {

@@ -24,6 +24,8 @@ const MECHANICS: [&str; 8] = [
     "ignoreViolations",
 ];
 
+/// Adds the sandbox of the block and of the gathered rules. Switched on, it has its own
+/// rights; otherwise it extends `project`. An empty one is not added.
 pub(super) fn add(
     block: &JsonObject,
     base: SettingsBase<'_>,
@@ -58,7 +60,7 @@ pub(super) fn add(
     Ok(())
 }
 
-/// All may be read; the project and the directory for temporary files written.
+/// A sandbox that may read everything, and write the project and the temporary directory.
 fn of_its_own() -> ImportedSandbox {
     let mut sandbox = ImportedSandbox::named("imported");
     let origin = |what: &str| EntryOrigin::new("sandbox.enabled", what);
@@ -84,7 +86,8 @@ fn deny_everywhere(gathered: &GatheredRights, draft: &mut ImportDraft) {
     }
 }
 
-/// Rules about files also hold for the files a command opens.
+/// Adds the gathered rules to the sandbox: they also hold for the files a command opens. An
+/// ask adds nothing.
 fn join(gathered: GatheredRights, enabled: bool, sandbox: &mut ImportedSandbox) {
     for (pattern, effect, origin) in gathered.reads {
         match effect {
