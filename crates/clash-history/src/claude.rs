@@ -91,6 +91,8 @@ impl<'de> Deserialize<'de> for ContentBlocks {
     }
 }
 
+/// Passes on the calls of a transcript, each with its result. The reader passes on a call
+/// without a result at the end of the file. A resumed session may repeat calls.
 pub(crate) fn read(
     from: impl BufRead,
     tally: &mut ReadTally,

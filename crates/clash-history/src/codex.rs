@@ -46,6 +46,8 @@ struct CodexPayload {
 
 const CODEX_AGENT: &str = "codex";
 
+/// Passes on the calls of a rollout, each with its result. The reader passes on a call
+/// without a result at the end of the file.
 pub(crate) fn read(
     from: impl BufRead,
     tally: &mut ReadTally,
@@ -66,6 +68,8 @@ struct RolloutReader {
 }
 
 impl RolloutReader {
+    /// Reads one line: a call, a result, or facts about the session. Calls whose arguments
+    /// are no JSON object are skipped.
     fn line(&mut self, line: CodexLine, each: &mut CallSink<'_>) -> ControlFlow<()> {
         let Some(payload) = line.payload else { return ControlFlow::Continue(()) };
         let when = line.timestamp.as_deref().and_then(time::parse);
@@ -156,16 +160,19 @@ impl RolloutReader {
     }
 }
 
+/// A tool input with one text.
 fn text(name: &str, value: String) -> Map<String, Value> {
     Map::from_iter([(name.to_owned(), Value::String(value))])
 }
 
+/// An absolute path, also as `file://`; `None` for other values.
 fn directory(value: &Value) -> Option<PathBuf> {
     let text = value.as_str()?;
     Some(PathBuf::from(text.strip_prefix("file://").unwrap_or(text))).filter(|p| p.is_absolute())
 }
 
-/// A function call as a call of the tool `Bash`, if it runs a command.
+/// A function call as a call of the tool `Bash`, if it runs a command. Otherwise the tool
+/// keeps its name. The directory is the one that the call names.
 fn command(
     name: String,
     mut arguments: Map<String, Value>,
@@ -208,7 +215,8 @@ fn script(argv: Vec<&str>) -> String {
 /// Further files of a patch are skipped.
 const MAX_PATCHED_FILES: usize = 16;
 
-/// The files of a patch, and whether each is written anew.
+/// The files of a patch, each with the tool that stands for its change; at most
+/// [`MAX_PATCHED_FILES`].
 fn patched(patch: &str) -> Vec<(&'static str, String)> {
     let file = |line: &str| {
         let (tool, path) = if let Some(path) = line.strip_prefix("*** Add File: ") {
@@ -261,7 +269,7 @@ fn outcome(output: &Value) -> CallOutcome {
 
 type ExecutedCommand = (Map<String, Value>, Option<PathBuf>, CallOutcome);
 
-/// A command that was run, as the record of its end tells it.
+/// A command that was run, as the record of its end tells it; `None` for other records.
 fn executed(item: Map<String, Value>) -> Option<ExecutedCommand> {
     if item.get("type").and_then(Value::as_str) != Some("CommandExecution") {
         return None;
@@ -295,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_command_prints_does_not_say_how_it_ended() {
+    fn the_output_of_a_command_cannot_fake_its_outcome() {
         let said = |text: &str| outcome(&Value::String(text.to_owned()));
         assert_eq!(said("Chunk ID: 1\nProcess exited with code 0\nOutput:\nx"), CallOutcome::Ran);
         assert_eq!(said("Process exited with code 3\nOutput:\n"), CallOutcome::Failed);

@@ -19,6 +19,7 @@ pub struct SeenTimes {
 }
 
 impl SeenTimes {
+    /// Counts one more time.
     fn note(&mut self, when: Option<u64>) {
         self.times += 1;
         self.last = self.last.max(when);
@@ -81,6 +82,8 @@ pub struct ActionScene<'a> {
 }
 
 impl HistoryEvidence {
+    /// Counts an action and each command in it. Of an action that did not run, only an
+    /// access to credentials counts; of one without a known outcome, nothing does.
     pub fn note(&mut self, action: &Action, outcome: CallOutcome, scene: &ActionScene<'_>) {
         if outcome != CallOutcome::Ran {
             self.left.not_run += 1;
@@ -121,6 +124,8 @@ impl HistoryEvidence {
         }
     }
 
+    /// Counts a command under its row, or among the unused ones. A command that touches
+    /// credentials, or has an option that its rule asks about, is no evidence for an allow.
     fn command(&mut self, command: &ShellCommand, ran: bool, scene: &ActionScene<'_>) {
         let files = command.redirections.iter().filter_map(|it| it.file());
         let mut touched = false;
@@ -157,6 +162,7 @@ impl HistoryEvidence {
         }
     }
 
+    /// Counts a use of a file: of credentials, of the project, or elsewhere.
     fn file(&mut self, path: &Path, needs: FileCaps, ran: bool, scene: &ActionScene<'_>) {
         if let Some(place) = credential_at(path, scene.home) {
             self.credentials.entry(place).or_default().note(scene.when);
@@ -170,6 +176,7 @@ impl HistoryEvidence {
         }
     }
 
+    /// True if the evidence selects no rule.
     pub fn is_empty(&self) -> bool {
         self.commands.is_empty()
             && self.credentials.is_empty()
@@ -178,6 +185,7 @@ impl HistoryEvidence {
     }
 }
 
+/// True if a command has one of the options for which its rule asks.
 fn has_any(command: &ShellCommand, row: &KnownRow) -> bool {
     let words = command.words.iter().filter_map(ShellWord::known);
     words.into_iter().any(|word| {
@@ -185,7 +193,8 @@ fn has_any(command: &ShellCommand, row: &KnownRow) -> bool {
     })
 }
 
-/// The program and its subcommands, as far as they are certain.
+/// The program and its subcommands, as far as they are certain, at most three words. A
+/// program in a directory of its own is an empty word.
 fn significant(command: &ShellCommand) -> Vec<&str> {
     let mut found = Vec::new();
     let mut at = 0;
@@ -221,6 +230,7 @@ fn credential(word: &ShellWord, scene: &ActionScene<'_>) -> Option<&'static str>
     credential_at(&tidied(&path), scene.home)
 }
 
+/// The place of credentials that holds a path.
 fn credential_at(path: &Path, home: &Path) -> Option<&'static str> {
     CREDENTIALS.iter().copied().find(|place| match place.strip_prefix("$HOME/") {
         Some(rest) => path.starts_with(home.join(rest)),
@@ -228,6 +238,7 @@ fn credential_at(path: &Path, home: &Path) -> Option<&'static str> {
     })
 }
 
+/// The path without `.` and `..`, by its text alone.
 fn tidied(path: &Path) -> PathBuf {
     let mut tidied = PathBuf::new();
     for part in path.components() {
@@ -276,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn what_failed_or_was_refused_is_no_need() {
+    fn failed_and_refused_calls_are_no_evidence() {
         let found = evidence(&[
             ("cargo test", CallOutcome::Failed),
             ("git push", CallOutcome::Refused),
@@ -287,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_reads_a_key_is_no_evidence_for_reading() {
+    fn a_command_that_reads_a_key_is_no_evidence() {
         let found = evidence(&[
             ("cat ~/.ssh/id_ed25519", CallOutcome::Ran),
             ("cat ../../../home/u/.aws/credentials", CallOutcome::Ran),
@@ -299,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_guard_asks_about_is_no_evidence_for_the_allow() {
+    fn a_guarded_option_is_no_evidence_for_the_allow() {
         let found = evidence(&[
             ("git branch -D x", CallOutcome::Ran),
             ("find . -delete", CallOutcome::Ran),

@@ -48,6 +48,7 @@ pub enum HistoryKind {
     OpencodeStorage,
 }
 
+/// A history on disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HistoryFile {
     pub kind: HistoryKind,
@@ -69,6 +70,7 @@ pub enum HistoryError {
 const MAX_HISTORY_DEPTH: usize = 6;
 
 impl HistoryFile {
+    /// `None` if the file is gone. The log of a database counts for its time.
     fn at(kind: HistoryKind, path: PathBuf) -> Option<Self> {
         let changed = fs::metadata(&path).and_then(|meta| meta.modified()).ok()?;
         let beside = path.with_extension("db-wal");
@@ -78,6 +80,8 @@ impl HistoryFile {
         Some(Self { kind, path, changed })
     }
 
+    /// Passes on the calls of the history, and gives the counts of its records. An error of
+    /// reading ends it; the calls before it have been passed on.
     pub(crate) fn read(
         &self,
         agents: &[&'static str],
@@ -109,6 +113,7 @@ impl HistoryFile {
         tally
     }
 
+    /// Opens the file and reads it by its kind.
     fn open(
         &self,
         agents: &[&'static str],
@@ -128,7 +133,8 @@ impl HistoryFile {
     }
 }
 
-/// Every history on this machine, oldest first.
+/// Every history on this machine, oldest first. Directories that cannot be read are left
+/// out, and links are not followed.
 pub fn all_histories(roots: &HistoryRoots) -> Vec<HistoryFile> {
     let mut found = Vec::new();
     for dir in [
@@ -149,7 +155,7 @@ pub fn latest_history(roots: &HistoryRoots) -> Result<HistoryFile, HistoryError>
     all_histories(roots).pop().ok_or(HistoryError::None)
 }
 
-/// Every history in a directory.
+/// Every history in a directory, oldest first; an error if there is none.
 pub fn histories_below(dir: &Path) -> Result<Vec<HistoryFile>, HistoryError> {
     fs::read_dir(dir)
         .map_err(|source| HistoryError::Unreadable { path: dir.to_path_buf(), source })?;
@@ -201,6 +207,7 @@ fn collect(dir: &Path, depth: usize, anywhere: bool, found: &mut Vec<HistoryFile
     }
 }
 
+/// The kind of a file by its name and its directory.
 fn by_name(path: &Path) -> Option<HistoryKind> {
     let name = path.file_name()?.to_str()?;
     let inside = |dir: &str| path.parent().is_some_and(|parent| parent.ends_with(dir));
@@ -226,7 +233,7 @@ fn by_name(path: &Path) -> Option<HistoryKind> {
     })
 }
 
-/// The kind of a copied file, by its first bytes.
+/// The kind of a copied file, by its first 64 KiB, or of a copied directory.
 fn by_beginning(path: &Path) -> io::Result<Option<HistoryKind>> {
     use std::io::Read;
     if path.is_dir() {

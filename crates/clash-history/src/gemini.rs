@@ -53,6 +53,8 @@ struct GeminiCall {
     result: Option<Value>,
 }
 
+/// Passes on the calls of a chat that have ended, each once. Also reads the file with the
+/// project root beside `chats`.
 pub(crate) fn read(
     path: &Path,
     mut from: impl BufRead,
@@ -101,7 +103,8 @@ pub(crate) fn read(
     }
 }
 
-/// A command that failed is a success to the client; its result says more.
+/// The outcome of a call. A command that failed is a success to the client; the text of its
+/// result has the exit code.
 fn outcome(call: &GeminiCall) -> CallOutcome {
     match call.status.as_str() {
         "success" => {}

@@ -11,12 +11,15 @@ use crate::{CallOutcome, CallSink, SeenCall};
 
 const MAX_WAITING_CALLS: usize = 256;
 
+/// The calls of a history whose results have not come yet.
 #[derive(Debug, Default)]
 pub(crate) struct WaitingCalls {
     calls: VecDeque<SeenCall>,
 }
 
 impl WaitingCalls {
+    /// Adds a call. Of several with the same id, the last counts. The oldest goes on
+    /// without a result if too many wait.
     pub(crate) fn call(&mut self, seen: SeenCall, each: &mut CallSink<'_>) -> ControlFlow<()> {
         // A message may be written several times as it grows.
         self.calls.retain(|known| known.call.id != seen.call.id);
@@ -29,6 +32,7 @@ impl WaitingCalls {
         ControlFlow::Continue(())
     }
 
+    /// Passes on the call with this id. A result without a call is dropped.
     pub(crate) fn result(
         &mut self,
         id: &str,
@@ -53,7 +57,8 @@ impl WaitingCalls {
     }
 }
 
-/// A tool's input without the texts to write: no rule depends on the text of a file.
+/// A tool's input without the texts to write, and without other texts over 4 KiB except a
+/// command: no rule depends on them.
 pub(crate) fn without_texts(mut input: Map<String, Value>) -> Map<String, Value> {
     const MAX_KEPT_TEXT_BYTES: usize = 4096;
     input.retain(|name, value| {

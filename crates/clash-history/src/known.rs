@@ -48,11 +48,13 @@ const REMOTE: &str = "changes what others use";
 const ENGINE: &str = "the engine has the rights of root";
 const SHOWS: &str = "shows credentials";
 
+/// An allow in the sandbox `project`.
 const fn row(programs: &'static [&'static str], second: &'static [&'static str]) -> KnownRow {
     let (third, unless): (&[&str], &[&str]) = (&[], &[]);
     KnownRow { programs, second, third, effect: Effect::Allow, room: Project, why: "", unless }
 }
 
+/// An allow in a sandbox without network.
 const fn safe(
     module: &'static str,
     programs: &'static [&'static str],
@@ -61,6 +63,7 @@ const fn safe(
     KnownRow { room: Safe(module), ..row(programs, second) }
 }
 
+/// A question with its reason.
 const fn ask(
     room: KnownSandbox,
     programs: &'static [&'static str],
@@ -70,6 +73,7 @@ const fn ask(
     KnownRow { room, effect: Effect::Ask, why, ..row(programs, second) }
 }
 
+/// A deny of commands that show credentials.
 const fn deny(
     programs: &'static [&'static str],
     second: &'static [&'static str],
@@ -185,7 +189,7 @@ pub const KNOWN_ROWS: &[KnownRow] = &[
 ];
 
 /// The index of the row that matches most of the significant words of a command, and the
-/// matching words.
+/// matching words; the first of equal rows. `None` if no row matches its program.
 pub fn look_up(words: &[&str]) -> Option<(usize, Vec<&'static str>)> {
     let mut best: Option<(usize, Vec<&'static str>)> = None;
     for (place, row) in KNOWN_ROWS.iter().enumerate() {
@@ -282,7 +286,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_row_that_says_most_counts() {
+    fn the_row_with_most_matching_words_counts() {
         let effect = |words: &[&str]| look_up(words).map(|(at, _)| KNOWN_ROWS[at].effect);
         assert_eq!(effect(&["git", "status"]), Some(Effect::Allow));
         assert_eq!(effect(&["git", "push"]), Some(Effect::Ask));

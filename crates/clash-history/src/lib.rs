@@ -91,6 +91,7 @@ pub struct ReadTally {
 }
 
 impl ReadTally {
+    /// Adds the counts of another file.
     pub fn add(&mut self, other: Self) {
         self.files += other.files;
         self.calls += other.calls;
@@ -109,8 +110,9 @@ impl ReadTally {
 /// Receives the calls one by one, and may end the reading.
 pub type CallSink<'a> = dyn FnMut(SeenCall) -> ControlFlow<()> + 'a;
 
-/// Reads histories one after the other. A call of clash's own trace has the agent `unknown`
-/// unless `agents` has its agent.
+/// Reads histories one after the other, until `each` breaks. A call of clash's own trace
+/// has the agent `unknown` unless `agents` has its agent. A history that cannot be read is
+/// counted and skipped.
 pub fn read(
     histories: &[HistoryFile],
     agents: &[&'static str],

@@ -9,7 +9,8 @@ use crate::ReadTally;
 /// Agents keep large results in other files. A longer line holds a picture or is damaged.
 pub(crate) const MAX_LINE_BYTES: usize = 8 * 1024 * 1024;
 
-/// Calls `each` with every line that is a `T`.
+/// Calls `each` with every line that is a `T`, until it breaks. Other lines are counted and
+/// skipped, empty ones only skipped.
 pub(crate) fn each<T: DeserializeOwned>(
     mut from: impl BufRead,
     tally: &mut ReadTally,
@@ -41,6 +42,8 @@ enum NextLine {
     End,
 }
 
+/// Reads one line without its end. Of a line over [`MAX_LINE_BYTES`], the content is
+/// dropped.
 fn next(from: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<NextLine> {
     let (mut any, mut too_long) = (false, false);
     loop {

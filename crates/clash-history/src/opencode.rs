@@ -57,6 +57,7 @@ struct OpencodeSession {
     directory: String,
 }
 
+/// Passes on the calls of a database. A missing table or column is counted as foreign.
 pub(crate) fn read_database(
     path: &Path,
     tally: &mut ReadTally,
@@ -83,6 +84,8 @@ pub(crate) fn read_database(
     Ok(parts.unwrap_or(ControlFlow::Continue(())))
 }
 
+/// Passes on the calls below `storage`. Files that are too long or cannot be read are
+/// counted and skipped.
 pub(crate) fn read_storage(
     storage: &Path,
     tally: &mut ReadTally,
@@ -112,8 +115,8 @@ pub(crate) fn read_storage(
     Ok(ControlFlow::Continue(()))
 }
 
-/// The files of all directories in a directory, in the order of their names,
-/// which begin with their time.
+/// The JSON files of all directories in a directory, in the order of their names, which
+/// begin with their time. None if the directory does not exist.
 fn two_deep(dir: &Path) -> io::Result<Vec<std::path::PathBuf>> {
     let mut files = Vec::new();
     let below = match fs::read_dir(dir) {
@@ -130,6 +133,7 @@ fn two_deep(dir: &Path) -> io::Result<Vec<std::path::PathBuf>> {
     Ok(files)
 }
 
+/// Passes on one part if it is a tool call. A part that cannot be read is counted.
 fn take(
     text: &[u8],
     session: &str,
@@ -162,6 +166,7 @@ fn take(
     })
 }
 
+/// The outcome of a call by its status, its exit code and the text of its error.
 fn outcome(state: &PartState) -> CallOutcome {
     let exit = state.metadata.as_ref().and_then(|it| it.exit.as_ref());
     match state.status.as_str() {
@@ -179,7 +184,7 @@ fn outcome(state: &PartState) -> CallOutcome {
     }
 }
 
-/// With the names other agents have for the same.
+/// The input with the field names of other agents, without texts to write.
 fn input(input: Map<String, Value>) -> Map<String, Value> {
     let named = |(name, value): (String, Value)| {
         let name = if name == "filePath" { "file_path".to_owned() } else { name };

@@ -37,6 +37,8 @@ struct TraceLine {
 
 const TRACE_VERSION: u32 = 2;
 
+/// Passes on the decisions of a trace, each with its outcome. A refused call, and one
+/// without an id, is passed on at once. Records of a newer version are counted as foreign.
 pub(crate) fn read(
     path: &Path,
     from: impl BufRead,
@@ -93,14 +95,15 @@ fn project(session: &Path) -> Option<PathBuf> {
     root.or_else(|| read("project")).map(PathBuf::from).filter(|path| path.is_absolute())
 }
 
-/// A trace may name an agent that this version of clash does not know.
+/// The agent by its name, or `unknown`: a trace may name an agent that this version of
+/// clash does not know.
 fn known_agent(agents: &[&'static str], name: Option<&str>) -> &'static str {
     let known = agents.iter().find(|known| Some(**known) == name);
     known.copied().unwrap_or("unknown")
 }
 
-/// The tool's input. A trace holds the subject of the decision; for the tools that
-/// policies know, the input follows from it.
+/// The tool's input. A trace holds the subject of the decision; for the tools that policies
+/// know, the input follows from it. Empty for other tools.
 fn input(tool: &str, what: String) -> Map<String, Value> {
     use clash_policy::tool::{ToolKind, canonical};
     let (name, kind) = canonical(tool);

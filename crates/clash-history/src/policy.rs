@@ -68,8 +68,8 @@ pub fn rules(evidence: &HistoryEvidence) -> Vec<LearnedRule> {
     rules
 }
 
-/// One rule for all words of a row that share its program, or for all programs
-/// of a row that is about nothing else.
+/// Adds evidence to its rule: one rule for all words of a row that share its program, or
+/// for all programs of a row that is about nothing else.
 fn add_command(
     rules: &mut Vec<LearnedRule>,
     row: &'static KnownRow,

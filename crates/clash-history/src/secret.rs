@@ -138,6 +138,7 @@ fn words(text: &str) -> impl Iterator<Item = (&str, &str)> {
     })
 }
 
+/// The word without signs at its ends.
 fn bare(word: &str) -> &str {
     word.trim_matches(|c: char| !c.is_alphanumeric())
 }
@@ -151,6 +152,7 @@ fn asks_for_secret(word: &str) -> bool {
     short || ((option || header) && named_like_secret(word))
 }
 
+/// True if a name has a part such as `token`, in any case.
 fn named_like_secret(name: &str) -> bool {
     let name = name.to_lowercase();
     SECRET_NAMES.iter().any(|part| name.contains(part))
@@ -159,6 +161,8 @@ fn named_like_secret(name: &str) -> bool {
         || bare(&name) == "key"
 }
 
+/// One word without possible secrets: values with a telling name, parts of a URL, and
+/// tokens.
 fn redact_word(word: &str) -> String {
     // `NAME=value`, `--name=value`, `"name":"value"`
     for separator in ['=', ':'] {
@@ -188,7 +192,7 @@ fn redact_word(word: &str) -> String {
     out
 }
 
-/// The address without user, password, query and long segments.
+/// The address without user, password, query and random parts.
 fn url(scheme: &str, rest: &str) -> String {
     let (before, tail) = match rest.find(['?', '#']) {
         Some(at) => (rest.get(..at).unwrap_or_default(), "?…"),
@@ -212,7 +216,8 @@ fn url(scheme: &str, rest: &str) -> String {
     out
 }
 
-/// True if a string has the shape of a token.
+/// True if a string has the shape of a token: a known prefix, a long part without words, or
+/// many digits.
 pub fn is_secret(text: &str) -> bool {
     if has_token_prefix(text) {
         return true;
@@ -344,7 +349,7 @@ mod tests {
         }
 
         #[test]
-        fn what_was_random_is_gone(token in "[A-Za-z0-9]{24,64}", before in "[a-z ]{0,12}") {
+        fn random_texts_are_redacted(token in "[A-Za-z0-9]{24,64}", before in "[a-z ]{0,12}") {
             // The shape of a random string is random too: only such as have it.
             prop_assume!(is_secret(&token));
             let shown = redact(&format!("{before} {token}"));

@@ -19,6 +19,7 @@ use std::path::Path;
 
 use crate::lines::MAX_LINE_BYTES;
 
+/// A database and the pages of its write-ahead log.
 #[derive(Debug)]
 pub(crate) struct SqliteFile {
     file: File,
@@ -37,6 +38,7 @@ struct WriteAheadLog {
     pages: HashMap<u32, u64>,
 }
 
+/// One value of a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum SqliteCell {
     Text(String),
@@ -57,6 +59,7 @@ fn wrong(what: &'static str) -> io::Error {
     io::Error::new(ErrorKind::InvalidData, what)
 }
 
+/// A number of `length` bytes; an error if they reach beyond the page.
 fn number(bytes: &[u8], at: usize, length: usize) -> io::Result<u64> {
     let end = at.checked_add(length).ok_or_else(|| wrong("a place beyond the page"))?;
     let bytes = bytes.get(at..end).ok_or_else(|| wrong("a place beyond the page"))?;
@@ -84,6 +87,7 @@ fn size(number: u64) -> io::Result<usize> {
 }
 
 impl SqliteFile {
+    /// Opens a database for reading, with the finished transactions of its log.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
         let file = File::open(path)?;
         let mut head = [0; 100];
@@ -107,6 +111,7 @@ impl SqliteFile {
         Ok(Self { file, page_size, usable, log, pages: in_file + in_log })
     }
 
+    /// The newest version of a page.
     fn page(&self, page: u64) -> io::Result<Vec<u8>> {
         let mut bytes = vec![0; self.page_size];
         let page = u32::try_from(page).map_err(|_| wrong("a page beyond all bounds"))?;
@@ -121,8 +126,8 @@ impl SqliteFile {
         Ok(bytes)
     }
 
-    /// The named columns of every row of a table; `None` if there is no such
-    /// table, or it has not all of them.
+    /// Calls `each` with the named columns of every row of a table, until it breaks. `None`
+    /// if there is no such table, or it has not all of them.
     pub(crate) fn rows(
         &self,
         table: &str,
@@ -151,6 +156,8 @@ impl SqliteFile {
         }
     }
 
+    /// Visits the rows of a table below a root page, in order. Pages in a circle are an
+    /// error.
     fn walk(
         &self,
         root: u64,
@@ -225,6 +232,7 @@ impl SqliteFile {
     }
 }
 
+/// The size of a page from its header, a power of two from 512 to 65,536.
 fn page_size(written: u64) -> io::Result<usize> {
     // The largest does not fit into its two bytes.
     match if written == 1 { 65_536 } else { written } {
@@ -260,7 +268,7 @@ impl WriteAheadLog {
     }
 }
 
-/// Where the columns of a `CREATE TABLE` stand.
+/// The indices of columns in a `CREATE TABLE`; `None` if one is missing.
 fn places(sql: &str, columns: &[&str]) -> Option<Vec<usize>> {
     let (_, body) = sql.split_once('(')?;
     let (mut names, mut depth, mut part) = (Vec::new(), 0_u32, String::new());
@@ -282,6 +290,8 @@ fn places(sql: &str, columns: &[&str]) -> Option<Vec<usize>> {
     columns.iter().map(|column| names.iter().position(|name| name == column)).collect()
 }
 
+/// The values of these columns in a row. A column that the row lacks is
+/// [`SqliteCell::Other`].
 fn cells_of(record: &[u8], columns: &[usize]) -> io::Result<Vec<SqliteCell>> {
     let (head, mut at) = varint(record, 0)?;
     let head = size(head)?;

@@ -38,6 +38,7 @@ pub struct SandboxProposal {
     pub hosts: Vec<String>,
 }
 
+/// A grant of the proposal, and the number of files behind it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProposedGrant {
     /// The path as policies write it, with its variable.
@@ -48,6 +49,7 @@ pub struct ProposedGrant {
     pub files: usize,
 }
 
+/// A file or socket that is not granted, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WithheldGrant {
     pub what: String,
@@ -76,7 +78,9 @@ const SHARED: &[&str] = &[
     ".var/app",
 ];
 
-/// The grants that the command needs for the resources it used.
+/// The grants that the command needs for the resources it used, except those that are
+/// withheld. Files that the baseline covers, and those of `/proc`, `/sys` and `/dev`, need
+/// none.
 pub fn propose(
     touched: &TouchedResources,
     places: &PolicyPlaces,
@@ -142,6 +146,7 @@ fn written(touched: &TouchedResources, places: &PolicyPlaces) -> BTreeSet<PathBu
         .collect()
 }
 
+/// The path as text; empty without one.
 fn shown(path: Option<&Path>) -> String {
     path.map(|path| path.display().to_string()).unwrap_or_default()
 }
@@ -163,7 +168,9 @@ fn covered(grants: BTreeMap<(String, bool), (FileCaps, usize)>) -> Vec<ProposedG
 
 type FoldResult = Result<(String, bool, FileCaps), (String, &'static str)>;
 
-/// The place that stands for a file: a directory, or the file alone.
+/// The place that stands for a file: a directory, or the file alone. The error is a file
+/// that is withheld, with its reason: credentials, other users, and changes in other parts
+/// of the home.
 fn folded(path: &Path, caps: FileCaps, places: &PolicyPlaces) -> FoldResult {
     if let Some(place) = CREDENTIALS.iter().find(|place| match place.strip_prefix("$HOME/") {
         Some(rest) => path.starts_with(places.home.join(rest)),
@@ -213,12 +220,14 @@ fn folded(path: &Path, caps: FileCaps, places: &PolicyPlaces) -> FoldResult {
     Ok((path.display().to_string(), true, caps))
 }
 
+/// The names of a path.
 fn names(path: &Path) -> Vec<String> {
     let name = |part: Component<'_>| part.as_os_str().to_string_lossy().into_owned();
     path.components().map(name).collect()
 }
 
-/// Reading is granted for the whole project, changing only where it happened.
+/// The place of a file in the project. Reading is granted for the whole project, changing
+/// only where it happened.
 fn in_project(inside: &Path, caps: FileCaps) -> (String, bool, FileCaps) {
     let names = names(inside);
     match names.as_slice() {
@@ -232,7 +241,9 @@ fn in_project(inside: &Path, caps: FileCaps) -> (String, bool, FileCaps) {
     }
 }
 
-/// The first `depth` names below a variable.
+/// The first `depth` names below a variable, or the file alone if it has no more names. The
+/// error is a directory with programs, a file that steers other programs, or a directory
+/// that holds too much.
 fn below(variable: &str, inside: &Path, depth: usize, caps: FileCaps) -> FoldResult {
     let names = names(inside);
     let changes = caps.intersects(FileCaps::CHANGE);
@@ -273,7 +284,8 @@ fn net(touched: &TouchedResources) -> NetRules {
     NetRules::Localhost(local.into_iter().collect())
 }
 
-/// The hosts that were reached, with their ports: names where some were looked up.
+/// The hosts that were reached, with their ports: names where some were looked up,
+/// otherwise addresses. This machine is none of them.
 fn hosts(touched: &TouchedResources) -> Vec<String> {
     let remote: BTreeSet<&SocketAddr> = loopback(touched, false).collect();
     if touched.names.is_empty() {
@@ -287,6 +299,7 @@ fn hosts(touched: &TouchedResources) -> Vec<String> {
     touched.names.iter().flat_map(with_ports).collect()
 }
 
+/// The addresses of this machine, or all others.
 fn loopback(touched: &TouchedResources, wanted: bool) -> impl Iterator<Item = &SocketAddr> {
     touched.addresses.iter().filter(move |address| address.ip().is_loopback() == wanted)
 }
@@ -314,6 +327,7 @@ impl SandboxProposal {
 }
 
 impl ProposedGrant {
+    /// The grant as a file rule. A place that toolchains share gets a cache of the project.
     fn rule(&self) -> FileRuleDraft {
         let files = match self.files {
             0 => "only listed".to_owned(),
@@ -424,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_touched_is_not_all_granted() {
+    fn some_touched_files_are_withheld() {
         let proposal = proposed(&[
             ("/home/u/.ssh/id_ed25519", "r"),
             ("/home/u/.bashrc", "rw"),

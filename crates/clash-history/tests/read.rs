@@ -43,7 +43,7 @@ fn sample(path: &str) -> (String, ReadTally) {
 }
 
 #[test]
-fn claude_code_2_1() {
+fn a_transcript_of_claude_code_2_1_is_read() {
     let (calls, tally) = sample("claude");
     insta::assert_snapshot!(calls, @r#"
     claude /work/app Bash "build" "cargo build" Failed
@@ -56,7 +56,7 @@ fn claude_code_2_1() {
 }
 
 #[test]
-fn codex_0_166() {
+fn a_rollout_of_codex_0_166_is_read() {
     let (calls, tally) = sample("codex");
     insta::assert_snapshot!(calls, @r#"
     codex /work/app Bash "echo hi > out.txt; cat out.txt" Ran
@@ -66,7 +66,7 @@ fn codex_0_166() {
 }
 
 #[test]
-fn gemini_0_61() {
+fn a_chat_of_gemini_0_61_is_read() {
     let (calls, tally) = sample("gemini");
     insta::assert_snapshot!(calls, @r#"
     gemini /work/app run_shell_command "d" "echo hi > out.txt; cat out.txt" Ran
@@ -78,7 +78,7 @@ fn gemini_0_61() {
 }
 
 #[test]
-fn opencode_1_18_whose_rows_are_still_in_the_log() {
+fn rows_of_opencode_in_the_log_are_read() {
     let (calls, tally) = sample("opencode");
     insta::assert_snapshot!(calls, @r#"
     opencode /work/app bash "d" "echo hi > out.txt; cat out.txt" Ran
@@ -98,7 +98,7 @@ fn written(path: &str, text: &str) -> (Vec<String>, ReadTally) {
 }
 
 #[test]
-fn earlier_versions_of_codex() {
+fn rollouts_of_earlier_codex_are_read() {
     let lines = [
         json!({"timestamp": "2025-06-01T10:00:00Z", "type": "session_meta", "payload": {"id": "x", "cwd": "/work/app"}}),
         json!({"timestamp": "2025-06-01T10:00:01Z", "type": "response_item", "payload": {"type": "function_call", "name": "shell", "arguments": "{\"command\":[\"bash\",\"-lc\",\"make test\"],\"workdir\":\"/work/app/sub\"}", "call_id": "1"}}),
@@ -119,7 +119,7 @@ fn earlier_versions_of_codex() {
 }
 
 #[test]
-fn earlier_versions_of_gemini_and_opencode() {
+fn files_of_earlier_gemini_and_opencode_are_read() {
     let chat = json!({"sessionId": "s", "projectHash": "h", "messages": [
         {"type": "user", "content": "x"},
         {"type": "gemini", "content": "", "toolCalls": [
@@ -149,7 +149,7 @@ fn earlier_versions_of_gemini_and_opencode() {
 }
 
 #[test]
-fn clash_s_own_traces() {
+fn a_trace_of_clash_is_read() {
     let dir = tempfile::tempdir().unwrap();
     let session = dir.path().join("sessions/s1");
     fs::create_dir_all(&session).unwrap();
