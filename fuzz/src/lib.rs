@@ -52,6 +52,7 @@ impl SourceReader for SinglePolicy<'_> {
     }
 }
 
+/// The layers of a policy above the built-in one; `None` if it does not compile.
 fn layers_of(source: &str) -> Option<Vec<Layer>> {
     let one = SinglePolicy(source);
     let user = clash_lang::compile("/p/policy.star", LayerKind::User, true, &one).ok()?;
@@ -60,12 +61,13 @@ fn layers_of(source: &str) -> Option<Vec<Layer>> {
     Some(vec![user.layer, built_in.layer])
 }
 
+/// The image of a policy; `None` if it does not compile.
 pub fn image_of(source: &str) -> Option<Vec<u8>> {
     layers_of(source).map(|layers| ir::encode(&layers, &[], 0))
 }
 
-/// A message of any agent is understood or refused, and the refusal is in that agent's
-/// words.
+/// A message of any agent is read or refused without a panic. The decision about it is
+/// made, and the agent's words for a deny block the call.
 pub fn hook_json(data: &[u8]) {
     static IMAGE: OnceLock<Vec<u8>> = OnceLock::new();
     let image = IMAGE.get_or_init(|| image_of(POLICY).expect("compiles"));
@@ -108,8 +110,8 @@ pub fn agent_settings(data: &[u8]) {
     }
 }
 
-/// A policy's text compiles, or the error has a place. A compiled policy can be written,
-/// read back and used for decisions.
+/// A policy's text compiles or is refused. A compiled policy can be written, read back with
+/// the same size, and used for decisions.
 pub fn policy_source(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     if outgrows_this_process(text) {
@@ -149,6 +151,7 @@ pub fn ir_image(data: &[u8]) {
     }
 }
 
+/// Reads every record of an image, and decides some actions.
 fn read_all(ir: IrImage<'_>) {
     for input in ir.inputs().take(1000) {
         let _ = input.and_then(|input| input.to_input());
@@ -203,8 +206,8 @@ pub fn imports(data: &[u8]) {
     }
 }
 
-/// A history, whose agent the first byte chooses. From any content clash learns a policy
-/// that compiles and has no word of it.
+/// A history, whose agent the first byte chooses. From any content, clash learns no rule
+/// that allows a program that runs its arguments.
 pub fn histories(data: &[u8]) {
     use clash_history::evidence::{ActionScene, HistoryEvidence};
     use clash_history::{CallOutcome, HistoryFile, HistoryKind, policy};
@@ -242,8 +245,7 @@ pub fn histories(data: &[u8]) {
     }
 }
 
-/// A policy's text as a tree: the formatter loses nothing, and a second pass changes
-/// nothing.
+/// A policy's text as a tree: formatted text parses, and a second pass changes nothing.
 pub fn syntax(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let Ok(formatted) = clash_syntax::fmt::format(text) else { return };
@@ -251,6 +253,8 @@ pub fn syntax(data: &[u8]) {
     assert_eq!(again, formatted, "formatting what is formatted changes it");
 }
 
+/// Decides an action on an imagined machine. The decision is as strict as its strictest
+/// part.
 fn decided(ir: IrImage<'_>, action: &Action) -> Result<Decision, clash_policy::decide::DecideError> {
     let places = PolicyPlaces::imagined();
     let cage = ["/home/user/.claude".into()];
@@ -269,6 +273,7 @@ fn decided(ir: IrImage<'_>, action: &Action) -> Result<Decision, clash_policy::d
     Ok(decision)
 }
 
+/// Actions of every kind of input.
 fn actions() -> Vec<Action> {
     let tool = |tool: &str, input| Action {
         tool: tool.to_owned(),

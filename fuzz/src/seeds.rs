@@ -1,9 +1,10 @@
-//! What fuzzing starts from: the library's policies and those of the
-//! documentation, their compiled images, and messages and scripts by hand.
+//! The inputs with which fuzzing starts: the policies of the library and of the
+//! documentation, their compiled images, and messages, settings and scripts by hand.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
+/// The targets by their names.
 pub const TARGETS: &[(&str, fn(&[u8]))] = &[
     ("hook_json", crate::hook_json),
     ("agent_settings", crate::agent_settings),
@@ -19,7 +20,8 @@ fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-pub fn of(target: &str) -> Vec<Vec<u8>> {
+/// The seeds of a target; none for an unknown name.
+pub fn seeds_for(target: &str) -> Vec<Vec<u8>> {
     let bytes = |texts: Vec<String>| texts.into_iter().map(String::into_bytes).collect();
     match target {
         "hook_json" => bytes(messages()),
@@ -36,7 +38,7 @@ pub fn of(target: &str) -> Vec<Vec<u8>> {
     }
 }
 
-/// What the clients themselves wrote.
+/// Samples of histories that the clients themselves wrote, and one line of a trace.
 fn histories() -> Vec<Vec<u8>> {
     let samples = repository().join("crates/clash-history/tests/samples");
     let files = [
@@ -73,6 +75,7 @@ fn policies() -> Vec<String> {
     found
 }
 
+/// Messages of Claude Code and of clients with similar words.
 fn messages() -> Vec<String> {
     let message = |tool: &str, input: &str| {
         format!(

@@ -2,10 +2,11 @@
 
 use clash_fuzz::seeds::{self, TARGETS};
 
-/// Small and the same everywhere: a failure can be run again.
+/// A small generator with the same numbers everywhere: a failure can be run again.
 struct Random(u64);
 
 impl Random {
+    /// A number from 0 to `end` - 1; 0 if `end` is 0.
     fn below(&mut self, end: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -42,7 +43,7 @@ fn properties_hold_for_seeds_and_damaged_seeds() {
     let rounds: usize =
         std::env::var("CLASH_FUZZ_ROUNDS").ok().and_then(|n| n.parse().ok()).unwrap_or(300);
     for (name, target) in TARGETS {
-        let seeds = seeds::of(name);
+        let seeds = seeds::seeds_for(name);
         assert!(!seeds.is_empty(), "{name}");
         seeds.iter().for_each(|seed| target(seed));
         let mut random = Random(0x5eed);

@@ -26,7 +26,8 @@ const WATCH_STACK_BYTES: usize = 64 << 10;
 /// The panic message of the evaluator's arena if the kernel refuses it memory.
 const ARENA_OUT_OF_MEMORY: &str = "out of memory";
 
-/// Sets the limits for a request.
+/// Sets the limits for a request: memory, processor time, and the time of the clock. A
+/// thread of its own ends the process with an event before the kernel would.
 pub(crate) fn limit_process(request: &CompilerRequest) {
     let cpu_time = if request.is_interactive() { INTERACTIVE_CPU_TIME } else { HOOK_CPU_TIME };
     // The watch below normally ends the process before the kernel does.
@@ -45,12 +46,15 @@ pub(crate) fn limit_process(request: &CompilerRequest) {
     });
 }
 
+/// Lowers a limit of this process. A lower limit of the caller stays. If the kernel
+/// refuses, the limit stays as it was.
 fn limit_resource(resource: Resource, current: u64, maximum: u64) {
     let before = getrlimit(resource).maximum;
     let at_most = |limit: u64| Some(before.map_or(limit, |before| before.min(limit)));
     let _ = setrlimit(resource, Rlimit { current: at_most(current), maximum: at_most(maximum) });
 }
 
+/// Waits until the processor time of this process is used up, or [`MAX_WAIT`] has passed.
 fn wait_for_limit(cpu_time: Duration) {
     let begun = Instant::now();
     while begun.elapsed() < MAX_WAIT {
@@ -71,6 +75,7 @@ pub(crate) fn report_panics() {
     }));
 }
 
+/// The event for a panic: the evaluator's arena panics if it gets no memory.
 fn panic_event(message: &str, place: Option<String>) -> CompilerEvent {
     if message == ARENA_OUT_OF_MEMORY {
         CompilerEvent::MemoryLimit { place }

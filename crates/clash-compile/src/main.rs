@@ -62,6 +62,7 @@ fn main() -> ExitCode {
     }
 }
 
+/// Reads standard input up to its end.
 fn read_request() -> io::Result<CompilerRequest> {
     Ok(serde_json::from_str(&io::read_to_string(io::stdin())?)?)
 }

@@ -62,10 +62,12 @@ impl PolicySources {
         self.beneath.borrow().clone()
     }
 
+    /// The sources of the present layer that were read so far.
     pub(crate) fn layer_sources(&self) -> Vec<PolicySource> {
         self.layer_sources.borrow().clone()
     }
 
+    /// The restrictions that were found since the last call: file and entry.
     pub(crate) fn take_unenforced(&self) -> Vec<(String, String)> {
         self.unenforced.take()
     }
@@ -88,6 +90,7 @@ impl PolicySources {
         source.text.lines().nth(index).map(str::to_owned)
     }
 
+    /// The path relative to the project of the present layer, if it lies in it.
     fn relative(&self, path: &Path) -> String {
         let beneath = self.beneath.borrow();
         let inside = beneath.as_ref().and_then(|project| path.strip_prefix(project).ok());
@@ -102,7 +105,8 @@ impl PolicySources {
         Ok(stamp.map_or(0, |stamp| stamp.size))
     }
 
-    /// Opens a source. Only regular files: a pipe or a device may never end.
+    /// Opens a source. Only regular files: a pipe or a device may never end. In a project's
+    /// own layer only files below the project, and no links.
     pub(crate) fn open(&self, path: &Path) -> io::Result<File> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let file: File = match &*self.beneath.borrow() {
@@ -113,6 +117,7 @@ impl PolicySources {
         regular.then_some(file).ok_or_else(|| io::Error::other("it is not a regular file"))
     }
 
+    /// The text of a source, or the text in its place. More than 1 MiB is an error.
     fn text(&self, path: &Path) -> io::Result<String> {
         if let Some(text) = self.replaced_texts.get(path) {
             return Ok(text.clone());
@@ -126,8 +131,9 @@ impl PolicySources {
         Ok(text)
     }
 
-    /// A file of Claude Code's settings as a policy module with the same meaning; `None`
-    /// if the file is absent or empty.
+    /// A file of Claude Code's settings as a policy module with the same meaning; `None` if
+    /// the file is absent or empty. An error if it cannot be imported, or if it denies by
+    /// default, which no module can express.
     fn import_settings(
         &self,
         file: &Path,
@@ -155,8 +161,8 @@ impl PolicySources {
     }
 }
 
-/// Opens a file name by name and follows no link. `openat2` could do that in one call,
-/// but clash's own seccomp filter refuses it in sandboxes.
+/// Opens a file below the project name by name and follows no link. `openat2` could do that
+/// in one call, but clash's own seccomp filter refuses it in sandboxes.
 #[cfg(target_os = "linux")]
 fn open_beneath(project: &Path, path: &Path, flags: OFlags) -> io::Result<File> {
     use rustix::fs::{open, openat};

@@ -63,6 +63,7 @@ impl LayerStack {
     }
 
     /// Compiles a layer; `false` if there is no such file, or if another file shadows it.
+    /// The image records the file in either case.
     fn compile_file(&mut self, file: &LayerFile, shadowed: bool) -> io::Result<bool> {
         let path = &file.path;
         let replaced = self.sources.is_replaced(path);
@@ -81,6 +82,9 @@ impl LayerStack {
         Ok(true)
     }
 
+    /// Evaluates one layer and adds it to the stack, or adds its mistake to the report. A
+    /// project's layer is added also if the user does not trust it; decisions then use it
+    /// only to be stricter.
     fn evaluate(&mut self, LayerFile { layer, trust, path }: &LayerFile) {
         let file = path.to_string_lossy();
         send_event(&CompilerEvent::Evaluating { place: file.clone().into_owned() });
@@ -109,7 +113,8 @@ impl LayerStack {
         }
     }
 
-    /// True if the user trusts the project's policy as the compiler has just read it.
+    /// True if the user trusts the project's policy as the compiler has just read it. Also
+    /// puts the sources and their digest into the report.
     fn is_trusted(&mut self, trust: &TrustSource) -> bool {
         let Some(project) = self.sources.project() else { return false };
         let project = project.canonicalize().unwrap_or(project);
@@ -145,6 +150,7 @@ fn project_of(file: &Path) -> Option<PathBuf> {
     file.parent().and_then(Path::parent).map(Path::to_path_buf)
 }
 
+/// The finding about a policy file that cannot be read.
 fn unreadable(LayerFile { layer, path, .. }: &LayerFile, error: &io::Error) -> PolicyFinding {
     let file = path.display().to_string();
     let message = format!("cannot read the policy {file}: {error}");
@@ -158,6 +164,7 @@ fn unreadable(LayerFile { layer, path, .. }: &LayerFile, error: &io::Error) -> P
     }
 }
 
+/// The finding about a mistake or a warning.
 fn finding(layer: LayerKind, kind: &str, shown: &CompileError) -> PolicyFinding {
     let CompileError { message, span, hint, .. } = shown;
     PolicyFinding {

@@ -121,11 +121,14 @@ fn an_import_from_codex_permits_no_more() {
             rules.iter().filter(|rule| rule.decision == Effect::Allow).cloned().collect();
         for _ in 0..40 {
             let words = dice.words(5);
-            let theirs = oracle::codex(&rules, &words);
+            let theirs = oracle::decide_codex(&rules, &words);
             let ours = policy.decides(&Theirs::Command(words.clone()));
             allowed += usize::from(ours == Effect::Allow);
-            let respelled =
-                || oracle::respellings(&words).iter().any(|w| oracle::codex(&allows, w).is_some());
+            let respelled = || {
+                oracle::respellings(&words)
+                    .iter()
+                    .any(|w| oracle::decide_codex(&allows, w).is_some())
+            };
             let no_more =
                 ours >= theirs.unwrap_or(Effect::Ask) || (theirs.is_none() && respelled());
             assert!(no_more, "{words:?}: theirs {theirs:?}, ours {ours:?}\n{rules:?}");

@@ -19,6 +19,8 @@ use super::sys::{self, ReceivedSignal};
 /// The arguments of this process, as the kernel gave them.
 pub(super) struct CommandLine(pub(super) *const *const c_char);
 
+/// Opens the door, sends the descriptors, and follows the command. Gives the exit status of
+/// this process; [`REFUSED_STATUS`] with a message if the command does not run.
 pub(super) fn run(line: CommandLine) -> c_int {
     let mask = sys::block_signals();
     let flags = OFlags::RDWR | OFlags::CLOEXEC;
@@ -83,13 +85,15 @@ pub(super) fn run(line: CommandLine) -> c_int {
     }
 }
 
+/// Writes why the command was not run, and gives [`REFUSED_STATUS`].
 fn refuse(line: &CommandLine, why: &str) -> c_int {
     let message = format!("clash: {} was not run: {why}\n", sys::own_name(line));
     let _ = rustix::io::write(rustix::stdio::stderr(), message.as_bytes());
     REFUSED_STATUS
 }
 
-/// Sends every open descriptor except the socket.
+/// Sends every descriptor that `execve` kept, except the socket, in several messages if
+/// necessary. Also sends the signals that the caller had blocked.
 fn send_descriptors(socket: &OwnedFd, blocked_signals: u64) -> Result<(), Errno> {
     let open: Vec<i32> =
         open_descriptors()?.into_iter().filter(|fd| *fd != socket.as_raw_fd()).collect();
@@ -115,6 +119,7 @@ fn send_descriptors(socket: &OwnedFd, blocked_signals: u64) -> Result<(), Errno>
     Ok(())
 }
 
+/// The descriptors that `execve` kept, as `/proc/self/fd` lists them.
 fn open_descriptors() -> Result<Vec<i32>, Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let own = openat(CWD, "/proc/self/fd", flags, Mode::empty())?;
@@ -134,6 +139,8 @@ fn is_inheritable(fd: i32) -> bool {
     flags.is_ok_and(|flags| !flags.contains(rustix::io::FdFlags::CLOEXEC))
 }
 
+/// Sends the received signals to the launcher. A command in the door's process group gets
+/// those of the terminal from the kernel itself.
 fn forward_signals(
     socket: &OwnedFd,
     signals: impl Iterator<Item = ReceivedSignal>,
@@ -148,6 +155,8 @@ fn forward_signals(
     }
 }
 
+/// The next message of the launcher, and the file with it; `None` if the launcher has ended
+/// or sent other bytes.
 fn receive(socket: &OwnedFd) -> Option<(DoorReply, Option<OwnedFd>)> {
     let mut bytes = [0_u8; 8];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];

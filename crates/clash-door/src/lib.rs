@@ -58,6 +58,7 @@ const DESCRIPTORS: u8 = b'D';
 const SIGNAL: u8 = b'S';
 
 impl DoorRequest {
+    /// The bytes of one packet.
     pub fn encode(&self) -> Vec<u8> {
         match self {
             Self::Descriptors { numbers, blocked_signals, is_last } => {
@@ -95,6 +96,7 @@ impl DoorRequest {
 }
 
 impl DoorReply {
+    /// The bytes of one packet.
     pub const fn encode(self) -> [u8; 2] {
         match self {
             Self::RunHere => [b'R', 0],

@@ -17,6 +17,7 @@ extern "C" fn main(_: c_int, argv: *const *const c_char) -> c_int {
 pub(super) struct SignalMask(libc::sigset_t);
 
 impl SignalMask {
+    /// One bit for each signal; the lowest is signal 1.
     pub(super) fn bits(&self) -> u64 {
         // SAFETY: the set is initialised, and 1 to 64 are signals.
         let is_member =
@@ -60,6 +61,7 @@ pub(super) fn block_signals() -> SignalMask {
     }
 }
 
+/// Blocks the signals that the caller had blocked, and no others.
 pub(super) fn restore_signals(mask: &SignalMask) {
     // SAFETY: the set is initialised.
     unsafe { libc::sigprocmask(libc::SIG_SETMASK, &raw const mask.0, std::ptr::null_mut()) };
@@ -83,6 +85,7 @@ pub(super) struct ReceivedSignal {
     pub(super) from_kernel: bool,
 }
 
+/// The next received signal; `None` if there is none.
 pub(super) fn next_signal(fd: &OwnedFd) -> Option<ReceivedSignal> {
     let mut info = MaybeUninit::<libc::signalfd_siginfo>::zeroed();
     let size = size_of::<libc::signalfd_siginfo>();
@@ -103,7 +106,8 @@ pub(super) fn stop() {
     raise(libc::SIGSTOP);
 }
 
-/// Ends this process by a signal, as the command ended.
+/// Ends this process by a signal, as the command ended, without a core dump. Gives the
+/// shell's status for the signal if that does not end it.
 pub(super) fn end_by(signal: c_int) -> c_int {
     let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: no handler stays, the default action is set, and the sets are this function's.
@@ -157,6 +161,7 @@ pub(super) fn borrow(fd: c_int) -> BorrowedFd<'static> {
     unsafe { BorrowedFd::borrow_raw(fd) }
 }
 
+/// Closes the descriptors with these numbers, both ends included.
 pub(super) fn close_range(first: c_int, last: c_int) {
     // SAFETY: takes integers. The caller keeps the descriptors that this process still uses.
     unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };

@@ -245,13 +245,15 @@ fn an_import_of_codex_rules_never_widens() {
         let file = imported(ImportFormat::CodexRules, &oracle::codex_rules(&rules));
         for _ in 0..30 {
             let words = dice.words(5);
-            let theirs = oracle::codex(&rules, &words);
+            let theirs = oracle::decide_codex(&rules, &words);
             let ours = decide(&file, &OracleAction::Command(words.clone()));
             allowed += usize::from(ours == Effect::Allow);
             let respelled = || {
                 let allows: Vec<_> =
                     rules.iter().filter(|r| r.decision == Effect::Allow).cloned().collect();
-                oracle::respellings(&words).iter().any(|w| oracle::codex(&allows, w).is_some())
+                oracle::respellings(&words)
+                    .iter()
+                    .any(|w| oracle::decide_codex(&allows, w).is_some())
             };
             let same = ours >= theirs.unwrap_or(Effect::Ask) || (theirs.is_none() && respelled());
             assert!(same, "{words:?}: theirs {theirs:?}, ours {ours:?}\n{}", file.source());

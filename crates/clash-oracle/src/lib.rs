@@ -47,7 +47,7 @@ impl ClaudeLists {
             [(&self.deny, Effect::Deny), (&self.ask, Effect::Ask), (&self.allow, Effect::Allow)];
         lists
             .into_iter()
-            .find(|(rules, _)| rules.iter().any(|rule| claude_rule(rule, action, places)))
+            .find(|(rules, _)| rules.iter().any(|rule| claude_rule_matches(rule, action, places)))
             .map(|(_, effect)| effect)
     }
 
@@ -60,7 +60,8 @@ impl ClaudeLists {
     }
 }
 
-fn claude_rule(rule: &str, action: &OracleAction, places: &OraclePlaces<'_>) -> bool {
+/// True if a rule matches an action. Other forms than the tests use match nothing.
+fn claude_rule_matches(rule: &str, action: &OracleAction, places: &OraclePlaces<'_>) -> bool {
     let (tool, inside) = match rule.split_once('(') {
         Some((tool, rest)) => (tool, rest.strip_suffix(')')),
         None => (rule, None),
@@ -86,6 +87,7 @@ fn claude_rule(rule: &str, action: &OracleAction, places: &OraclePlaces<'_>) -> 
     }
 }
 
+/// True if a pattern of `Bash(…)` matches a command line.
 fn command(pattern: &str, text: &str) -> bool {
     let prefix = pattern.strip_suffix(":*").or_else(|| pattern.strip_suffix(" *"));
     match prefix {
@@ -94,7 +96,7 @@ fn command(pattern: &str, text: &str) -> bool {
     }
 }
 
-/// `*` is any text.
+/// True if a pattern matches the whole text: `*` is any text, also across words.
 fn spans(pattern: &str, text: &str) -> bool {
     match pattern.split_once('*') {
         None => pattern == text,
@@ -130,6 +132,7 @@ fn file(pattern: &str, path: &str, places: &OraclePlaces<'_>) -> bool {
     (1..=longest).any(|end| names.get(..end).is_some_and(|names| segments(&wanted, names)))
 }
 
+/// True if the names match, one by one; `**` is any number of names.
 fn segments(wanted: &[&str], names: &[&str]) -> bool {
     match (wanted.split_first(), names.split_first()) {
         (None, None) => true,
@@ -149,8 +152,9 @@ pub struct PrefixRule {
     pub decision: Effect,
 }
 
-/// The strictest rule whose words are the first words of the command.
-pub fn codex(rules: &[PrefixRule], words: &[String]) -> Option<Effect> {
+/// The effect of the strictest rule whose words are the first words of the command; `None`
+/// if no rule matches.
+pub fn decide_codex(rules: &[PrefixRule], words: &[String]) -> Option<Effect> {
     let matches = |rule: &&PrefixRule| {
         rule.pattern.len() <= words.len()
             && rule.pattern.iter().zip(words).all(|(any, word)| any.contains(word))
@@ -192,6 +196,7 @@ pub fn respellings(words: &[String]) -> Vec<Vec<String>> {
     all
 }
 
+/// `-ab` as `-a` and `-b`; other words stay.
 fn unbundled(word: &str) -> Vec<String> {
     match word.strip_prefix('-') {
         Some(letters) if letters.len() > 1 && letters.chars().all(|c| c.is_ascii_alphabetic()) => {
@@ -203,6 +208,7 @@ fn unbundled(word: &str) -> Vec<String> {
 
 type OptionGroups = Vec<Vec<String>>;
 
+/// Calls `found` for every way to give options the word behind them as a value.
 fn groupings(
     rest: &[String],
     plain: &mut Vec<String>,
@@ -229,6 +235,7 @@ fn groupings(
     }
 }
 
+/// Adds every order in which options stand among the plain words.
 fn interleavings(
     plain: &[String],
     options: &OptionGroups,
@@ -262,6 +269,7 @@ impl Dice {
         Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
 
+    /// A number from 0 to `bound` - 1; 0 if `bound` is 0.
     fn below(&mut self, bound: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -347,6 +355,7 @@ impl Dice {
         (0..=count).map(|at| self.word(at == 0)).collect()
     }
 
+    /// A program, or a further word.
     fn word(&mut self, program: bool) -> String {
         if program {
             return self.pick(&["git", "npm", "ls", "lsof"]).to_owned();
@@ -357,6 +366,7 @@ impl Dice {
         }
     }
 
+    /// A path of one to three names.
     fn names(&mut self) -> String {
         let count = 1 + self.below(3);
         let names: Vec<&str> = (0..count).map(|_| self.pick(&DICE_NAMES)).collect();

@@ -49,9 +49,9 @@ fn codex_takes_the_strictest_prefix() {
         decision,
     };
     let rules = [rule("git", Effect::Allow), rule("git push", Effect::Deny)];
-    assert_eq!(codex(&rules, &words("git push x")), Some(Effect::Deny));
-    assert_eq!(codex(&rules, &words("git -C x push")), Some(Effect::Allow));
-    assert_eq!(codex(&rules, &words("ls")), None);
+    assert_eq!(decide_codex(&rules, &words("git push x")), Some(Effect::Deny));
+    assert_eq!(decide_codex(&rules, &words("git -C x push")), Some(Effect::Allow));
+    assert_eq!(decide_codex(&rules, &words("ls")), None);
 }
 
 #[test]

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use serde::de::{Error, SeqAccess, Visitor};
 use serde::{Deserializer, Serializer};
 
+/// Writes a string, or a list of bytes if the path is not UTF-8.
 pub(crate) fn serialize<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
     match path.to_str() {
         Some(text) => serializer.serialize_str(text),
@@ -16,6 +17,7 @@ pub(crate) fn serialize<S: Serializer>(path: &Path, serializer: S) -> Result<S::
     }
 }
 
+/// Reads both forms. A byte above 255 is an error.
 pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<PathBuf, D::Error> {
     from.deserialize_any(PathVisitor)
 }

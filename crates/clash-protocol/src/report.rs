@@ -44,6 +44,7 @@ impl CompilerEvent {
     }
 }
 
+/// The findings about a stack of layers.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 pub struct CompileReport {
     /// With a mistake there is no image.
@@ -115,6 +116,7 @@ pub struct ModuleDoc {
     pub exports: Vec<String>,
 }
 
+/// A sandbox of a module.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 pub struct SandboxDoc {
     pub name: String,

@@ -32,6 +32,7 @@ impl CompilerRequest {
     }
 }
 
+/// A stack of layers to compile.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 pub struct CompileRequest {
     /// The policy files that may exist, highest precedence first. The compiler adds the
@@ -66,6 +67,7 @@ pub enum TrustSource {
     Records(#[serde(with = "path_text")] PathBuf),
 }
 
+/// A text in the place of a file, which need not exist.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 pub struct ReplacedText {
     #[serde(with = "path_text")]

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 /// Raise this number with every change of the data that a digest covers.
 pub const TRUST_RECORD_VERSION: u32 = 1;
 
+/// The trust in one project's policy.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 pub struct TrustRecord {
     pub v: u32,
@@ -34,7 +35,8 @@ pub struct PolicySource {
     pub text: String,
 }
 
-/// The file of a project's record in the directory `records`.
+/// The file of a project's record in the directory `records`, named by a hash of the
+/// project's path. [`read_record`] checks that the record is about this project.
 #[must_use]
 pub fn record_path(records: &Path, project: &Path) -> PathBuf {
     records.join(format!("{:016x}.json", fnv_hash(project.as_os_str().as_encoded_bytes())))

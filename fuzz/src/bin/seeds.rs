@@ -1,4 +1,4 @@
-//! Writes what fuzzing starts from to `corpus/TARGET/`.
+//! Writes the seeds of every target to `corpus/TARGET/`.
 
 use clash_fuzz::seeds;
 
@@ -7,7 +7,7 @@ fn main() -> std::io::Result<()> {
     for (target, _) in seeds::TARGETS {
         let dir = corpus.join(target);
         std::fs::create_dir_all(&dir)?;
-        for (at, seed) in seeds::of(target).iter().enumerate() {
+        for (at, seed) in seeds::seeds_for(target).iter().enumerate() {
             std::fs::write(dir.join(format!("seed-{at}")), seed)?;
         }
     }
