@@ -1,8 +1,8 @@
 //! The names of agents and permission modes that a policy can use.
 
 pub(crate) const AGENT_NAMES: &[&str] = &[
-    "claude", "codex", "gemini", "opencode", "copilot", "amazonq", "kiro", "cursor", "qwen",
-    "droid", "cline", "kilo", "pi", "amp", "goose", "aider",
+    "claude", "codex", "gemini", "opencode", "copilot", "q", "kiro", "cursor", "qwen", "droid",
+    "cline", "kilo", "pi", "amp", "goose", "aider",
 ];
 
 /// Permission modes by the agents' own names. Older policies have words for groups of

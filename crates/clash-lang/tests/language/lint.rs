@@ -138,3 +138,8 @@ fn the_library_has_no_warnings_as_a_user_policy() {
         assert!(kinds.is_empty(), "{name}: {kinds:?}");
     }
 }
+
+#[test]
+fn amazon_q_is_known_by_the_name_it_has_in_clash() {
+    assert_eq!(warned(r#"when({agent("q"): {"Bash": {"ls": allow()}}})"#), "");
+}
