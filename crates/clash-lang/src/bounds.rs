@@ -50,8 +50,9 @@ pub(crate) fn forget() {
 /// The function that [`before_statements`] was given.
 static STATEMENT_LISTENER: OnceLock<fn(&PolicySpan)> = OnceLock::new();
 
-/// Calls `listener` before each of the first statements of every policy. If one of them
-/// asks for more memory than there is, the process ends without another word.
+/// Calls `listener` before each of the first 64 statements of every file of a policy, but
+/// not of the library. If one of them asks for more memory than there is, the process ends
+/// without another word. Only the first listener of a process counts.
 pub fn before_statements(listener: fn(&PolicySpan)) {
     let _ = STATEMENT_LISTENER.set(listener);
 }
@@ -60,11 +61,14 @@ pub fn before_statements(listener: fn(&PolicySpan)) {
 /// expression.
 const MAX_ANNOUNCED_STATEMENTS: usize = 64;
 
+/// Runs before every statement of one file: records it, announces it, and ends the
+/// evaluation if a limit is exceeded.
 struct StatementWatch {
     started: Duration,
     seen: usize,
 }
 
+/// The processor time that this thread has used.
 fn used_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::try_from(time).unwrap_or_default()
@@ -112,7 +116,8 @@ fn too_big() -> LanguageError {
         .hint("look for a list or string that grows in a loop")
 }
 
-pub(crate) fn set(eval: &mut Evaluator<'_, '_, '_>) -> starlark::Result<()> {
+/// Gives the evaluator all limits. Each file has them anew.
+pub(crate) fn set_limits(eval: &mut Evaluator<'_, '_, '_>) -> starlark::Result<()> {
     let limits =
         eval.set_max_tick_count(MAX_TICKS).and_then(|()| eval.set_max_heap_size(MAX_HEAP_BYTES));
     limits.map_err(starlark::Error::new_other)?;
@@ -121,7 +126,8 @@ pub(crate) fn set(eval: &mut Evaluator<'_, '_, '_>) -> starlark::Result<()> {
     Ok(())
 }
 
-/// The evaluator's own error about a limit, in the words of this module.
+/// The evaluator's own error about a limit or about too deep calls, in the words of this
+/// module; `None` for any other error.
 pub(crate) fn exceeded(message: &str) -> Option<LanguageError> {
     let message = message.to_lowercase();
     if message.contains("tick") && message.contains("limit") {

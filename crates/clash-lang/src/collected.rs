@@ -22,6 +22,8 @@ use crate::merge;
 use crate::value::SandboxUse;
 use clash_policy::nearest::nearest;
 
+/// What the builders have recorded so far. One value serves a policy file, the files it
+/// loads and its imports.
 #[derive(Debug, Default, ProvidesStaticType)]
 pub(crate) struct CollectedPolicy {
     /// The `when()` calls, as one tree.
@@ -70,6 +72,7 @@ impl CollectedPolicy {
         self.warnings.borrow_mut().push(warning);
     }
 
+    /// Records a new sandbox. A second one of the same name is an error.
     pub(crate) fn define(&self, draft: &Arc<SandboxDraft>) -> LanguageResult<()> {
         let mut known = self.sandboxes.borrow_mut();
         let name = &draft.sandbox.name;
@@ -118,6 +121,7 @@ impl CollectedPolicy {
         }
     }
 
+    /// Takes the settings out. The default of a tree comes before the one of `settings()`.
     pub(crate) fn settings(&self) -> LayerSettings {
         let settings = self.settings.take();
         LayerSettings {
@@ -127,12 +131,15 @@ impl CollectedPolicy {
         }
     }
 
+    /// Merges branches into the one tree of the `when()` calls, with a warning where two
+    /// rules differ.
     pub(crate) fn add_when(&self, branches: Vec<MatchBranch>) {
         let known = std::mem::take(&mut self.when.borrow_mut().branches);
         let merged = merge::branches(known, branches, &|warning| self.warn(warning));
         self.when.borrow_mut().branches = merged;
     }
 
+    /// Records that the file of this place has given rules.
     pub(crate) fn hear(&self, span: &PolicySpan) {
         self.heard.borrow_mut().push(span.file.clone());
     }
@@ -142,6 +149,8 @@ impl CollectedPolicy {
         self.heard.borrow().iter().any(|known| known == file)
     }
 
+    /// Takes the rules and settings out, so that an import begins with none.
+    /// [`Self::close_import`] puts them back.
     pub(crate) fn set_aside(&self) -> SuspendedRules {
         SuspendedRules {
             when: self.when.take(),
@@ -163,6 +172,8 @@ impl CollectedPolicy {
         self.settings_at.replace(before.settings_at);
     }
 
+    /// Takes all rules out: the tree of the `when()` calls first, unless it is empty, then
+    /// each policy of its own.
     pub(crate) fn groups(&self) -> Vec<LayerGroup> {
         let when = self.when.take();
         let mut groups = self.policies.take();

@@ -30,6 +30,7 @@ pub trait SourceReader {
         true
     }
 
+    /// The text of a policy file, or of a file that it loads.
     fn read(&self, path: &Path) -> io::Result<String>;
 
     /// The Claude Code settings as policies: for each file its name, as messages show
@@ -58,6 +59,7 @@ pub(crate) fn library_module(name: &str) -> Result<FrozenModule, CompileError> {
     compiler.module(name).map_err(|error| compiler.diagnostic(name, &error))
 }
 
+/// The reader for the documentation of the library: it finds no file.
 struct LibraryOnly;
 
 impl SourceReader for LibraryOnly {
@@ -66,7 +68,8 @@ impl SourceReader for LibraryOnly {
     }
 }
 
-/// Compiles a policy file (or a library module by its `@clash//` name).
+/// Compiles a policy file (or a library module by its `@clash//` name) with the files it
+/// loads. The error is the first mistake found. `trusted` is only copied into the layer.
 pub fn compile(
     file: &str,
     kind: LayerKind,
@@ -78,6 +81,7 @@ pub fn compile(
     compiler.layer(file, kind, trusted).map_err(|error| compiler.diagnostic(file, &error))
 }
 
+/// One compilation: evaluates files, each once, and collects what they record.
 struct ModuleCompiler<'a> {
     globals: Globals,
     /// The policy file itself.
@@ -104,6 +108,8 @@ impl<'a> ModuleCompiler<'a> {
         }
     }
 
+    /// Evaluates the file and its imports and checks its expectations. Looks for warnings
+    /// only if the reader wants them.
     fn layer(&self, file: &str, kind: LayerKind, trusted: bool) -> starlark::Result<CompiledLayer> {
         self.module(file)?;
         self.imports()?;
@@ -145,6 +151,8 @@ impl<'a> ModuleCompiler<'a> {
             .map_err(|diagnostic| LanguageError::new(diagnostic.to_string()).into())
     }
 
+    /// Evaluates the policies that `from_claude_settings()` stands for, each as a policy of
+    /// its own.
     fn imports(&self) -> starlark::Result<()> {
         for import in self.collected.imports.take() {
             for (origin, text) in self.sources.claude_settings(import.user, import.project) {
@@ -157,6 +165,7 @@ impl<'a> ModuleCompiler<'a> {
         Ok(())
     }
 
+    /// The text of an import, a library module or a file of the reader.
     fn source(&self, name: &str) -> starlark::Result<String> {
         if let Some(text) = self.texts.borrow().get(name) {
             return Ok(text.clone());
@@ -170,6 +179,8 @@ impl<'a> ModuleCompiler<'a> {
             .map_err(|error| LanguageError::new(format!("cannot read `{name}`: {error}")).into())
     }
 
+    /// Evaluates a file, or returns it if it was evaluated before. A policy file that gave
+    /// no rules may have a function `main`, which is then called.
     fn module(&self, name: &str) -> starlark::Result<FrozenModule> {
         if let Some(known) = self.loaded.borrow().get(name) {
             return Ok(known.clone());
@@ -185,7 +196,7 @@ impl<'a> ModuleCompiler<'a> {
         let module = Module::with_temp_heap(|module| {
             {
                 let mut eval = Evaluator::new(&module);
-                bounds::set(&mut eval)?;
+                bounds::set_limits(&mut eval)?;
                 eval.extra = Some(self.collected);
                 eval.set_loader(&loader);
                 eval.eval_module(ast, &self.globals)?;
@@ -209,6 +220,8 @@ impl<'a> ModuleCompiler<'a> {
         Ok(module)
     }
 
+    /// Notes that a file is being loaded. It is an error if it loads itself, also by way of
+    /// others, or if 16 files are being loaded already.
     fn enter(&self, name: &str) -> starlark::Result<()> {
         let mut loading = self.loading.borrow_mut();
         if loading.iter().any(|known| known == name) {
@@ -294,10 +307,13 @@ fn found_after(source: &str, from: &PolicySpan, text: &str) -> Option<PolicySpan
     })
 }
 
+/// Standard Starlark with statements outside functions and with f-strings.
 fn dialect() -> Dialect {
     Dialect { enable_top_level_stmt: true, enable_f_strings: true, ..Dialect::Standard }
 }
 
+/// The error of a builder inside an error of the evaluator; `None` if the evaluator found
+/// the mistake itself.
 fn find_mistake(error: &starlark::Error) -> Option<&LanguageError> {
     use starlark::ErrorKind;
     match error.kind() {
@@ -322,6 +338,7 @@ fn tidy(message: &str) -> String {
     chars.next().map_or_else(String::new, |c| c.to_lowercase().chain(chars).collect())
 }
 
+/// The error for a library module that does not exist, with the nearest name or all names.
 fn unknown_module(name: &str) -> LanguageError {
     let mistake = LanguageError::new(format!("there is no module `{name}`"));
     match nearest(name, library::names()) {

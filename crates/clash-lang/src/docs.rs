@@ -10,6 +10,8 @@ use crate::library;
 use crate::value::SandboxValue;
 use clash_policy::nearest::nearest;
 
+/// No builder, module or sandbox has this name. `nearest` is the most similar name, if any
+/// is near.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("nothing is called `{name}`")]
 pub struct UnknownNameError {
@@ -43,6 +45,7 @@ pub fn docs(name: Option<&str>) -> Result<LanguageDocs, UnknownNameError> {
     Err(UnknownNameError { name: name.to_owned(), nearest })
 }
 
+/// The name of a module without `@clash//`.
 fn short(module: &str) -> &str {
     module.strip_prefix("@clash//").unwrap_or(module)
 }
@@ -57,6 +60,7 @@ fn about(module: &ModuleDoc, name: &str, exact: bool) -> Option<ModuleDoc> {
     (!sandboxes.is_empty()).then(|| ModuleDoc { sandboxes, ..module.clone() })
 }
 
+/// All names of clash that need no `load()`, by name, without those of Starlark itself.
 fn builders() -> Vec<BuilderDoc> {
     let globals = library::globals();
     let ours = library::native("@clash//std.star").and_then(Result::ok);
@@ -79,6 +83,7 @@ fn builders() -> Vec<BuilderDoc> {
     builders
 }
 
+/// The signature of a function, for example `glob(pattern, follow_worktrees = False)`.
 fn call(name: &str, function: &DocFunction) -> String {
     let params = &function.params;
     let several = params.args.iter().map(|param| format!("*{}", param.name));
@@ -88,6 +93,7 @@ fn call(name: &str, function: &DocFunction) -> String {
     format!("{name}({})", shown.join(", "))
 }
 
+/// A parameter with its default. A default that is left out or `None` is shown as `…`.
 fn argument(param: &DocParam) -> String {
     match &param.default_value {
         None => param.name.clone(),
@@ -98,17 +104,20 @@ fn argument(param: &DocParam) -> String {
     }
 }
 
+/// The first line of a doc string and, after an empty line, the rest.
 fn text(doc: &DocString) -> String {
     let details = doc.details.iter().map(String::as_str);
     [doc.summary.as_str()].into_iter().chain(details).collect::<Vec<_>>().join("\n\n")
 }
 
+/// Every module of the library by name.
 fn modules() -> Vec<ModuleDoc> {
     let mut modules: Vec<ModuleDoc> = library::names().filter_map(module).collect();
     modules.sort_by(|a, b| a.name.cmp(&b.name));
     modules
 }
 
+/// The documentation of a module; `None` for one that does not compile.
 fn module(name: &str) -> Option<ModuleDoc> {
     let module = library_module(name).ok()?;
     let documentation = module.documentation();
@@ -126,6 +135,8 @@ fn module(name: &str) -> Option<ModuleDoc> {
     })
 }
 
+/// The file and network rights of a sandbox, one line each. Its variables, limits, ports
+/// and doors are left out.
 fn described(sandbox: &Sandbox) -> SandboxDoc {
     let mut grants: Vec<String> = sandbox
         .fs

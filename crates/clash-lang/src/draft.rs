@@ -5,6 +5,7 @@ use clash_policy::{
     Effect, EnvRule, FsRule, NetworkAccess, ProtectSettings, ResourceLimits, Sandbox,
 };
 
+/// A sandbox, and which of its fields the policy has set.
 #[derive(Clone, Debug)]
 pub(crate) struct SandboxDraft {
     pub(crate) sandbox: Sandbox,
@@ -12,6 +13,8 @@ pub(crate) struct SandboxDraft {
     pub(crate) said: ExplicitFields,
 }
 
+/// True for each field that the policy has set. The other fields need no mark: unset they
+/// are empty.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ExplicitFields {
     pub(crate) default: bool,
@@ -20,8 +23,10 @@ pub(crate) struct ExplicitFields {
 }
 
 impl SandboxDraft {
-    /// This sandbox with the fields that `over` has set on top. The file rules of both
-    /// count; a rule about the same path replaces the one of `self`.
+    /// This sandbox with the fields that `over` has set on top. File rules, variables,
+    /// ports and doors of both count; a rule of `over` about the same path or variable
+    /// replaces the one of `self`. The name is that of `over`. The result is unrestricted
+    /// if either is.
     pub(crate) fn overlaid(&self, over: &Self) -> Self {
         let (base, top) = (&self.sandbox, &over.sandbox);
         let pick = |said: bool| if said { top } else { base };
@@ -64,15 +69,18 @@ fn joined_fs(base: &[FsRule], top: &[FsRule]) -> Vec<FsRule> {
     base.iter().filter(|rule| !replaced(rule)).chain(top).cloned().collect()
 }
 
+/// The names of both, each once.
 fn joined_names(base: &[String], top: &[String]) -> Vec<String> {
     base.iter().chain(top.iter().filter(|name| !base.contains(name))).cloned().collect()
 }
 
+/// The rules of both. A rule of `top` replaces one of `base` with the same name.
 fn joined_env(base: &[EnvRule], top: &[EnvRule]) -> Vec<EnvRule> {
     let replaced = |rule: &EnvRule| top.iter().any(|other| other.name == rule.name);
     base.iter().filter(|rule| !replaced(rule)).chain(top).cloned().collect()
 }
 
+/// Each limit of `top`, or else of `base`.
 fn joined_limits(base: ResourceLimits, top: ResourceLimits) -> ResourceLimits {
     ResourceLimits {
         memory_bytes: top.memory_bytes.or(base.memory_bytes),

@@ -17,6 +17,8 @@ use starlark::values::list::ListRef;
 use crate::diagnostic::PolicyWarning;
 use crate::language_error::{LanguageError, LanguageResult};
 
+/// A call of `expect()`: the action, and the effect and perhaps the sandbox that it should
+/// have.
 #[derive(Debug)]
 pub(crate) struct Expectation {
     pub(crate) effect: Effect,
@@ -37,6 +39,9 @@ pub(crate) struct ExpectArgs<'v> {
 }
 
 impl ExpectArgs<'_> {
+    /// The action that the arguments describe. It is an error if they describe none or more
+    /// than one. Without a `tool` a command is for `Bash`, a path for `Read`, a URL for
+    /// `WebFetch`.
     pub(crate) fn action(&self) -> LanguageResult<Action> {
         let input = match (self.script, self.path, self.url, self.input) {
             (Some(script), None, None, None) => ToolInput::Script(script.to_owned()),
@@ -63,6 +68,8 @@ impl ExpectArgs<'_> {
         Ok(Action { agent, tool: tool.to_owned(), mode, input })
     }
 
+    /// The use of a path by the tool. A relative path is in `$PWD`. A tool that neither
+    /// only reads nor is `Write` reads and writes.
     fn file(&self, path: &str) -> LanguageResult<ToolInput> {
         let places = PolicyPlaces::imagined();
         let path = if path.starts_with(['/', '$', '~']) {
@@ -80,18 +87,22 @@ impl ExpectArgs<'_> {
     }
 }
 
+/// The host of a URL, which may lack the scheme. The port follows from the scheme; one in
+/// the URL is ignored.
 fn host(url: &str) -> HostUse {
     let (scheme, rest) = url.split_once("://").unwrap_or(("https", url));
     let host = rest.split(['/', '?', '#', ':']).next().unwrap_or(rest).to_ascii_lowercase();
     HostUse { host, port: if scheme == "http" { 80 } else { 443 } }
 }
 
+/// The fields of a dict, those of inner dicts as `outer.inner`.
 fn fields(value: Value<'_>) -> LanguageResult<Vec<InputField>> {
     let mut fields = Vec::new();
     flatten("", value, &mut fields)?;
     Ok(fields)
 }
 
+/// Adds the values below `name`. A list adds each of its values to the same field.
 fn flatten(name: &str, value: Value<'_>, fields: &mut Vec<InputField>) -> LanguageResult<()> {
     if let Some(dict) = DictRef::from_value(value) {
         for (key, value) in dict.iter() {
@@ -153,6 +164,7 @@ pub(crate) fn check(
     Ok(stricter)
 }
 
+/// Fails if the effect differs, or the sandbox if one is expected.
 fn compare(expected: &Expectation, decision: &Decision) -> LanguageResult<()> {
     let failed =
         |what: String| Err(LanguageError::new(what).hint(why(decision)).at(&expected.span));
@@ -168,6 +180,8 @@ fn compare(expected: &Expectation, decision: &Decision) -> LanguageResult<()> {
     }
 }
 
+/// What decided, as a hint for the message: a file rule, a rule of the tree, or the
+/// default. Empty if no part decided.
 fn why(decision: &Decision) -> String {
     let Some(part) = decision.decisive() else { return String::new() };
     if let Some(judged) = part.judged.as_ref().filter(|judged| judged.effect == part.effect)

@@ -2,6 +2,7 @@
 
 use clash_policy::PolicySpan;
 
+/// A mistake in a policy. Without a place of its own it is shown at the running call.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{message}")]
 pub(crate) struct LanguageError {
@@ -25,11 +26,14 @@ impl LanguageError {
         self
     }
 
+    /// Sets the place.
     pub(crate) fn at(mut self, span: &PolicySpan) -> Self {
         self.span = Some(span.clone());
         self
     }
 
+    /// Names a string of the source, which the message shall point at. Has no effect if
+    /// [`Self::at`] sets the place.
     pub(crate) fn near(mut self, text: impl Into<String>) -> Self {
         self.near = Some(text.into());
         self

@@ -2,8 +2,10 @@
 
 use clash_policy::rule::{MatchBranch, MatchKey, MatchNode, PolicyRule};
 
+/// A rule and the keys above it, outermost first.
 pub(crate) type RuleLeaf<'a> = (Vec<&'a MatchKey>, &'a PolicyRule);
 
+/// All rules of a tree, in the order of the source.
 pub(crate) fn rule_leaves(branches: &[MatchBranch]) -> Vec<RuleLeaf<'_>> {
     let mut leaves = Vec::new();
     collect(branches, &mut Vec::new(), &mut leaves);

@@ -59,6 +59,7 @@ pub(crate) fn names() -> impl Iterator<Item = &'static str> {
     modules().map(|(name, _)| name).chain(NATIVE_MODULES.iter().map(|(name, _)| *name))
 }
 
+/// The source of a library module; `None` for a native module or an unknown name.
 pub(crate) fn source(name: &str) -> Option<&'static str> {
     modules().find(|(known, _)| *known == name).map(|(_, source)| source)
 }

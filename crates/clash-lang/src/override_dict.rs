@@ -35,6 +35,8 @@ fn alternatives(key: Value<'_>) -> Vec<Value<'_>> {
     TupleRef::from_value(key).map_or_else(|| vec![key], |tuple| tuple.iter().collect())
 }
 
+/// Sets a key. If the old and the new value are dicts, they are merged; otherwise the new
+/// value replaces the old one.
 fn put<'v>(
     merged: &mut SmallMap<Value<'v>, Value<'v>>,
     key: Value<'v>,

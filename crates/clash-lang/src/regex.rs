@@ -10,7 +10,8 @@ use crate::language_error::{LanguageError, LanguageResult};
 /// An expression that needs a larger automaton is refused.
 const MAX_AUTOMATON_BYTES: usize = 1 << 20;
 
-/// Compiles an expression that has to match the whole of a text.
+/// Compiles an expression that has to match the whole of a text. Fails for a wrong
+/// expression, and for one whose automaton would be larger than 1 MiB.
 pub(crate) fn compile(pattern: &str) -> LanguageResult<PolicyRegex> {
     let config = dense::Config::new()
         .start_kind(StartKind::Anchored)

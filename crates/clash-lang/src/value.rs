@@ -36,6 +36,7 @@ pub(crate) struct EffectValue {
 starlark_simple_value!(EffectValue);
 
 impl EffectValue {
+    /// The effect without capabilities, sandbox and reason, for changes in place.
     pub(crate) fn bare(effect: Effect, span: &PolicySpan) -> Self {
         let span = span.clone();
         Self { effect, writes: WriteTarget::InPlace, caps: None, sandbox: None, reason: None, span }
@@ -63,6 +64,7 @@ pub(crate) enum SandboxUse {
 }
 
 impl SandboxUse {
+    /// The name, whether or not a sandbox of this name exists.
     pub(crate) fn name(&self) -> &str {
         match self {
             Self::Value(draft) => &draft.sandbox.name,

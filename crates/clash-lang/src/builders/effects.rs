@@ -21,6 +21,8 @@ struct EffectArgs<'v> {
     reason: NoneOr<&'v str>,
 }
 
+/// The effect with its arguments checked. Letters in `caps` come before words such as `read
+/// = True`; an empty text of letters is an error.
 fn value(
     effect: Effect,
     args: EffectArgs<'_>,

@@ -11,7 +11,8 @@ use crate::language_error::{LanguageError, LanguageResult};
 use crate::lower::port;
 use crate::value::{KeyValue, TextPattern};
 
-/// The texts of one name or pattern, or of a tuple or list of them.
+/// The texts of one name or pattern, or of a tuple or list of them; any text for `None`. An
+/// empty tuple or list is an error.
 pub(crate) fn texts(value: Value<'_>) -> LanguageResult<Vec<TextPattern>> {
     if value.is_none() {
         return Ok(vec![TextPattern::Any]);
@@ -48,10 +49,12 @@ fn ports(value: NoneOr<Value<'_>>) -> LanguageResult<Vec<u16>> {
     }
 }
 
+/// The key of a mode, known or not.
 fn mode_key(name: &str) -> KeyValue {
     KeyValue::Mode(name.to_owned())
 }
 
+/// The key of `tool()`; without a name it matches any tool.
 fn tool_key(name: NoneOr<Value<'_>>) -> LanguageResult<KeyValue> {
     Ok(KeyValue::Tool(match name {
         NoneOr::None => vec![TextPattern::Any],

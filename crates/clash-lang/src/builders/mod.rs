@@ -13,6 +13,7 @@ use starlark::eval::Evaluator;
 pub(crate) use keys::texts;
 pub(crate) use sandboxes::sandbox_methods;
 
+/// Adds all names, also those of older forms.
 pub(crate) fn names(builder: &mut GlobalsBuilder) {
     effects::names(builder);
     keys::names(builder);
@@ -26,6 +27,7 @@ pub(crate) fn span_here(eval: &Evaluator<'_, '_, '_>) -> PolicySpan {
     eval.call_stack_top_location().map(|place| span_of(&place)).unwrap_or_default()
 }
 
+/// A place of the evaluator as file, line and column, both counted from 1.
 pub(crate) fn span_of(place: &starlark::codemap::FileSpan) -> PolicySpan {
     let begin = place.resolve_span().begin;
     PolicySpan {

@@ -140,6 +140,8 @@ pub(super) fn names(builder: &mut GlobalsBuilder) {
     }
 }
 
+/// The meaning of `protect` and `unprotect`; `None` if neither is given. `protect = False`
+/// switches the standard list off.
 fn protection(
     protect: NoneOr<Value<'_>>,
     unprotect: NoneOr<Value<'_>>,
@@ -158,6 +160,8 @@ fn protection(
     Ok(said.then_some(result))
 }
 
+/// The draft on top of the sandbox that it extends. `unrestricted` and a mere name cannot
+/// be extended.
 fn based_on(
     value: Value<'_>,
     draft: &SandboxDraft,

@@ -28,6 +28,7 @@ fn own(span: &PolicySpan) -> bool {
     !span.file.starts_with('@')
 }
 
+/// A warning if the policy's default is `allow`.
 fn open_default(rule: &PolicyRule) -> Option<PolicyWarning> {
     (rule.effect == Effect::Allow).then(|| {
         PolicyWarning::new(

@@ -11,6 +11,8 @@ use super::witness::actions;
 use crate::diagnostic::PolicyWarning;
 use crate::leaves::rule_leaves;
 
+/// Warns about a rule of the user's files if each example action for it reaches another
+/// rule first.
 pub(super) fn warnings(layer: &Layer) -> Vec<PolicyWarning> {
     let image = encode(std::slice::from_ref(layer), &[], 0);
     let opened = IrImage::open(&image, 0).ok().and_then(|ir| ir.layers().next()?.ok());
@@ -42,6 +44,7 @@ pub(super) fn warnings(layer: &Layer) -> Vec<PolicyWarning> {
     found
 }
 
+/// The warning about a rule that is never reached.
 fn never(keys: &[&MatchKey], rule: &PolicyRule, decides: &PolicySpan) -> PolicyWarning {
     let names = |key: &&MatchKey| {
         let patterns: Vec<String> = key.patterns.iter().map(|p| format!("{p}")).collect();

@@ -47,6 +47,8 @@ const CREDENTIAL_FILES: &[(&str, &str)] = &[
     (".zsh_history", ".zsh_history"),
 ];
 
+/// The warnings about sandboxes in the user's files. Only those of the policy file itself
+/// are checked for use.
 pub(super) fn warnings(layer: &Layer, used: &[String]) -> Vec<PolicyWarning> {
     let places = PolicyPlaces::imagined();
     let mut found = Vec::new();
@@ -63,6 +65,7 @@ pub(super) fn warnings(layer: &Layer, used: &[String]) -> Vec<PolicyWarning> {
     found
 }
 
+/// A warning if the default of the sandbox is `allow`; not for `unrestricted`.
 fn open_default(sandbox: &Sandbox) -> Option<PolicyWarning> {
     let open = sandbox.default == Effect::Allow && !sandbox.unrestricted;
     open.then(|| {
@@ -97,6 +100,7 @@ fn credentials(sandbox: &Sandbox, places: &PolicyPlaces) -> Vec<PolicyWarning> {
         .collect()
 }
 
+/// The warning about a rule that opens these credential files; it names at most three.
 fn opens(rule: &FsRule, names: &[&str]) -> PolicyWarning {
     let shown: Vec<String> = names.iter().take(3).map(|name| format!("`~/{name}`")).collect();
     let more = match names.len().saturating_sub(shown.len()) {

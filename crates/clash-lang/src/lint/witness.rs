@@ -17,6 +17,7 @@ const UNUSED_NAME: &str = "zzqx";
 /// of all keys would multiply.
 const MAX_ALTERNATIVES: usize = 64;
 
+/// The parts of an example action that the keys so far determine.
 #[derive(Clone, Debug, Default)]
 struct WitnessParts {
     tool: Option<String>,
@@ -50,6 +51,8 @@ pub(super) fn actions<'a>(
 }
 
 impl WitnessParts {
+    /// Adds the part that one more key demands; `None` if this module cannot make one up.
+    /// `last` says that no key follows.
     fn with(
         mut self,
         subject: KeySubject,
@@ -77,6 +80,7 @@ impl WitnessParts {
         Some(self)
     }
 
+    /// The action with unused names for the parts that no key determines.
     fn action(self) -> Action {
         let tool = self.tool.unwrap_or_else(|| UNUSED_NAME.to_owned());
         let input = match tool::canonical(&tool).1 {
@@ -105,6 +109,7 @@ impl WitnessParts {
     }
 }
 
+/// A text that the pattern matches; `None` for regular expressions, paths and hosts.
 fn text(pattern: &KeyPattern) -> Option<String> {
     match pattern {
         KeyPattern::Literal(text) => Some(text.clone()),
@@ -119,6 +124,7 @@ fn filled(glob: &str) -> String {
     glob.replace("**", UNUSED_NAME).replace('*', UNUSED_NAME).replace('?', "q")
 }
 
+/// A host that the pattern matches; `None` for a regular expression.
 fn host(pattern: &KeyPattern) -> Option<String> {
     match pattern {
         KeyPattern::Literal(name) => {
@@ -135,6 +141,8 @@ fn host(pattern: &KeyPattern) -> Option<String> {
     }
 }
 
+/// A path that the pattern matches in the imagined directories; `None` for a regular
+/// expression or a pattern that is no path.
 fn path(pattern: &KeyPattern, places: &PolicyPlaces) -> Option<PathBuf> {
     let pattern = match pattern {
         KeyPattern::Path(pattern) => pattern,

@@ -13,7 +13,7 @@ use crate::older::PathValue;
 use crate::value::{EffectValue, KeyValue};
 use clash_policy::nearest::nearest;
 
-/// The `fs` of a sandbox.
+/// The `fs` of a sandbox: a dict of paths and effects, or the older list.
 pub(crate) fn fs_rules(value: Value<'_>, place: &PolicySpan) -> LanguageResult<Vec<FsRule>> {
     if let Some(list) = ListRef::from_value(value) {
         return older_list(list);
@@ -62,6 +62,8 @@ pub(crate) fn sandbox_tree(
     Ok(())
 }
 
+/// The `default` of a sandbox, also as a string. Capabilities, `cow()` and `cache()` are
+/// errors.
 pub(crate) fn sandbox_default(value: Value<'_>, place: &PolicySpan) -> LanguageResult<Effect> {
     let effect = loose_effect(value, place)?;
     if effect.writes != WriteTarget::InPlace || effect.caps.is_some() {
@@ -72,6 +74,8 @@ pub(crate) fn sandbox_default(value: Value<'_>, place: &PolicySpan) -> LanguageR
     Ok(effect.effect)
 }
 
+/// Adds the rules of one key below `base`. Inner dicts extend the base; an effect without
+/// capabilities means all five.
 fn entry(
     key: Value<'_>,
     then: Value<'_>,
@@ -208,7 +212,7 @@ pub(super) fn string_pattern(path: &str, base: &str) -> LanguageResult<PathPatte
 /// `x/**` becomes the subtree and `x/*` the children. Any other glob stays a pattern
 /// below the last directory without a wildcard.
 fn glob_pattern(pattern: &str, base: &str, follow_worktrees: bool) -> LanguageResult<PathPattern> {
-    possible(pattern)?;
+    check_possible(pattern)?;
     let subtree = |path: String| Ok(PathPattern::Subpath { path, follow_worktrees });
     match pattern {
         "**" | "**/*" if !base.is_empty() => return subtree(base.to_owned()),
@@ -249,8 +253,8 @@ fn glob_pattern(pattern: &str, base: &str, follow_worktrees: bool) -> LanguageRe
     Ok(PathPattern::Glob { prefix, pattern: rest.to_owned() })
 }
 
-/// Fails for a glob that no path can match.
-fn possible(pattern: &str) -> LanguageResult<()> {
+/// Fails for a glob that no path can match, for example `a//b`, and for brackets.
+fn check_possible(pattern: &str) -> LanguageResult<()> {
     let wrong = |why: &str| {
         Err(LanguageError::new(format!("`{pattern}` can match no path: {why}")).near(pattern))
     };

@@ -9,6 +9,8 @@ use crate::language_error::{LanguageError, LanguageResult};
 use crate::value::KeyValue;
 use clash_policy::nearest::nearest;
 
+/// The rules for variables: names with `*` and `?`, or `default()` for all. `ask()` is an
+/// error.
 pub(crate) fn env(value: Value<'_>, place: &PolicySpan) -> LanguageResult<Vec<EnvRule>> {
     let mut rules = Vec::new();
     for (key, then) in dict_entries(value, "a dict of variables and effects")? {
@@ -40,6 +42,7 @@ pub(crate) fn env(value: Value<'_>, place: &PolicySpan) -> LanguageResult<Vec<En
     Ok(rules)
 }
 
+/// The limits of a dict. A limit of zero or below and an unknown limit are errors.
 pub(crate) fn limits(value: Value<'_>) -> LanguageResult<ResourceLimits> {
     let mut limits = ResourceLimits::default();
     for (key, then) in dict_entries(value, "a dict of limits")? {
@@ -84,6 +87,7 @@ pub(crate) fn door_names(names: Vec<String>) -> LanguageResult<Vec<String>> {
     }
 }
 
+/// `"action"` or `"detached"`; anything else is an error.
 pub(crate) fn lifetime(value: Value<'_>) -> LanguageResult<ProcessLifetime> {
     let said = value.unpack_str().unwrap_or_default();
     ProcessLifetime::ALL.into_iter().find(|known| known.word() == said).ok_or_else(|| {
@@ -94,6 +98,7 @@ pub(crate) fn lifetime(value: Value<'_>) -> LanguageResult<ProcessLifetime> {
     })
 }
 
+/// The error for a limit of another name, with the nearest name or all names.
 fn unknown_limit(name: &str) -> LanguageError {
     let known = ResourceLimits::default().named().map(|(name, _)| name);
     let mistake = LanguageError::new(format!("there is no limit `{name}`")).near(name);
@@ -103,6 +108,8 @@ fn unknown_limit(name: &str) -> LanguageError {
     }
 }
 
+/// An amount with its unit, for example `4G` for memory or `10m` for a time; `None` for
+/// zero, an unknown unit or a number that is too large.
 fn amount(limit: &str, text: &str) -> Option<u64> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at_checked(digits)?;

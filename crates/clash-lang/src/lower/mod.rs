@@ -63,6 +63,7 @@ pub(crate) fn loose_effect(value: Value<'_>, place: &PolicySpan) -> LanguageResu
     Ok(EffectValue::bare(named, place))
 }
 
+/// The error for any value where an effect should stand.
 fn not_an_effect(value: Value<'_>) -> LanguageError {
     if value.is_none() {
         return LanguageError::new("a key has no effect")
@@ -91,6 +92,8 @@ pub(crate) fn default_rule(
     rule_of(loose_effect(value, scope.span)?, scope)
 }
 
+/// The rule with this effect, and its sandbox recorded as used. Capabilities, `cow()` and
+/// `cache()` are errors here.
 fn rule_of(effect: EffectValue, scope: &LoweringScope<'_>) -> LanguageResult<PolicyRule> {
     if effect.writes != WriteTarget::InPlace {
         return Err(LanguageError::new(format!("{effect} belongs to the file rules of a sandbox"))
@@ -110,6 +113,8 @@ fn rule_of(effect: EffectValue, scope: &LoweringScope<'_>) -> LanguageResult<Pol
     Ok(PolicyRule { effect: effect.effect, sandbox, reason: effect.reason, span: effect.span })
 }
 
+/// A sandbox, or the name of one. Whether the name is defined is checked when the policy is
+/// complete.
 pub(crate) fn sandbox_arg(value: Value<'_>) -> LanguageResult<SandboxUse> {
     if let Some(sandbox) = SandboxValue::from_value(value) {
         return Ok(SandboxUse::Value(sandbox.0.clone()));
@@ -126,6 +131,7 @@ pub(crate) fn sandbox_arg(value: Value<'_>) -> LanguageResult<SandboxUse> {
     }
 }
 
+/// The entries of a dict; any other value is an error that says `what` was expected.
 fn dict_entries<'v>(value: Value<'v>, what: &str) -> LanguageResult<Vec<(Value<'v>, Value<'v>)>> {
     let dict = DictRef::from_value(value).ok_or_else(|| {
         LanguageError::new(format!(
@@ -138,7 +144,7 @@ fn dict_entries<'v>(value: Value<'v>, what: &str) -> LanguageResult<Vec<(Value<'
     Ok(dict.iter().collect())
 }
 
-/// The alternatives of a tuple key, or the key itself.
+/// The alternatives of a tuple key, or the key itself. An empty tuple is an error.
 fn alternatives(key: Value<'_>) -> LanguageResult<Vec<Value<'_>>> {
     let Some(tuple) = TupleRef::from_value(key) else { return Ok(vec![key]) };
     let several: Vec<Value<'_>> = tuple.iter().collect();

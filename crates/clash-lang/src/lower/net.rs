@@ -15,6 +15,8 @@ use crate::value::KeyValue;
 const NET_FORMS: &str = "net is allow(), deny(), ask(), localhost(ports = [8080]), or hosts: \
                       [\"github.com\"] or {\"github.com\": allow(), default(): ask()}";
 
+/// Any form of `net`: an effect, a host, a list or a dict of hosts. Hosts that a list or
+/// dict does not name are denied, unless `default()` says otherwise.
 pub(crate) fn net(value: Value<'_>, place: &PolicySpan) -> LanguageResult<NetworkAccess> {
     if DictRef::from_value(value).is_some() {
         return hosts(value, place);
@@ -51,6 +53,7 @@ pub(crate) fn net(value: Value<'_>, place: &PolicySpan) -> LanguageResult<Networ
     })
 }
 
+/// The rules of a dict of hosts and effects.
 fn hosts(value: Value<'_>, place: &PolicySpan) -> LanguageResult<NetworkAccess> {
     let mut rules = Vec::new();
     let mut default = Effect::Deny;
@@ -114,6 +117,7 @@ pub(super) fn tree_entry(
     Ok(true)
 }
 
+/// The rule for one host, with its port if it has one. A key that is no host is an error.
 fn net_rule(key: Value<'_>, effect: Effect, span: &PolicySpan) -> LanguageResult<NetRule> {
     let (host, ports) = match (key.unpack_str(), KeyValue::from_value(key)) {
         (Some(text), _) => host_and_port(text)?,
@@ -142,6 +146,7 @@ fn net_rule(key: Value<'_>, effect: Effect, span: &PolicySpan) -> LanguageResult
     Ok(NetRule { host, ports, effect, span: span.clone() })
 }
 
+/// A number from 1 to 65535; anything else is an error.
 pub(crate) fn port(value: Value<'_>) -> LanguageResult<u16> {
     let number = value.unpack_i32().and_then(|number| u16::try_from(number).ok());
     number.filter(|port| *port > 0).ok_or_else(|| {
@@ -207,6 +212,8 @@ pub(super) fn host_pattern(host: &str, text: &str) -> LanguageResult<HostPattern
     Ok(HostPattern::Name(name))
 }
 
+/// The error for a text that is no host, with a hint for URLs, paths, stars and foreign
+/// letters.
 fn wrong_host(text: &str) -> LanguageError {
     let mistake = LanguageError::new(format!("`{text}` is no host name")).near(text);
     if let Some((_, rest)) = text.split_once("://") {

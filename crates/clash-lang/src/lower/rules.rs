@@ -30,6 +30,8 @@ pub(crate) fn rules(
     Ok(items.into_iter().fold(Vec::new(), |known, item| merge::branches(known, item, &warn)))
 }
 
+/// Reads each item of a list to its branches, those of inner lists in place. `None` and the
+/// values of `policy()` are passed over; an item without an effect is an error.
 fn flatten(
     list: &ListRef<'_>,
     scope: &LoweringScope<'_>,

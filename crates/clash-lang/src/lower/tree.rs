@@ -36,6 +36,7 @@ enum KeyPosition {
 }
 
 impl KeyPosition {
+    /// The meaning of the keys below a tool of this kind.
     fn below(kind: ToolKind) -> Self {
         match kind {
             ToolKind::Shell => Self::Words,
@@ -53,6 +54,7 @@ struct KeyPath {
 }
 
 impl KeyPath {
+    /// A path of one key with one pattern.
     fn one(subject: KeySubject, pattern: KeyPattern, below: KeyPosition) -> Self {
         Self { keys: vec![MatchKey { subject, patterns: vec![pattern] }], below }
     }
@@ -106,6 +108,7 @@ pub(super) fn host_rules(
     Ok(search)
 }
 
+/// Reads a dict whose keys stand at a position.
 fn branches(
     value: Value<'_>,
     at: KeyPosition,
@@ -118,6 +121,8 @@ fn branches(
     Ok(out)
 }
 
+/// Reads one key with its effect or dict, and merges it into `out`. An empty dict is an
+/// error.
 fn entry(
     key: Value<'_>,
     then: Value<'_>,
@@ -183,6 +188,8 @@ fn paths(
     Ok(together)
 }
 
+/// The paths of one key that is no tuple. `mode()` and `agent()` can stand anywhere; any
+/// other key fails where it has no meaning.
 fn path(
     key: Value<'_>,
     at: KeyPosition,
@@ -298,6 +305,7 @@ fn rest_of(at: KeyPosition) -> LanguageResult<KeySubject> {
     }
 }
 
+/// The error for a key where it has no meaning, with a hint about the keys that have one.
 fn misplaced(key: &str, at: KeyPosition) -> LanguageError {
     let hint = match at {
         KeyPosition::Top => "keys at the root of a tree are tools, mode() and agent()",
@@ -317,6 +325,7 @@ fn misplaced(key: &str, at: KeyPosition) -> LanguageError {
     LanguageError::new(format!("`{key}` cannot be a key here")).hint(hint).near(key)
 }
 
+/// The path of a plain string. Only as the value of a field may it be empty.
 fn string_path(text: &str, at: KeyPosition, scope: &LoweringScope<'_>) -> LanguageResult<KeyPath> {
     let one = |subject, pattern, below| Ok(KeyPath::one(subject, pattern, below));
     if text.trim().is_empty() && at != KeyPosition::Values {
@@ -363,10 +372,13 @@ fn words(text: &str) -> LanguageResult<KeyPath> {
     Ok(KeyPath { keys, below: KeyPosition::Words })
 }
 
+/// An option if the word begins with `-` and is longer; otherwise a word.
 fn word_subject(word: &str) -> KeySubject {
     if word.starts_with('-') && word.len() > 1 { KeySubject::Option } else { KeySubject::Word }
 }
 
+/// A glob if the text contains `*` or `?`, otherwise a literal. `**` within a text is an
+/// error.
 fn wildcard(text: &str) -> LanguageResult<KeyPattern> {
     if text.contains("**") {
         return Err(LanguageError::new(format!("`{text}` contains `**`, which must stand alone"))
@@ -380,6 +392,8 @@ fn wildcard(text: &str) -> LanguageResult<KeyPattern> {
     })
 }
 
+/// The pattern of a host below `WebFetch`. `only` leaves out its subdomains. A port is an
+/// error.
 fn host(name: &str, only: bool) -> LanguageResult<KeyPattern> {
     if name.contains(':') && !name.starts_with('[') && !name.contains("://") {
         return Err(LanguageError::new(format!("`{name}` names a port"))
@@ -393,6 +407,9 @@ fn host(name: &str, only: bool) -> LanguageResult<KeyPattern> {
     })
 }
 
+/// The key of a tool by its canonical name, and the position below it: nothing below any
+/// tool, fields below a pattern. A name near a known one gets a warning; a name with spaces
+/// is an error.
 fn tool_key(name: &TextPattern, scope: &LoweringScope<'_>) -> LanguageResult<KeyPath> {
     let one = |pattern, below| Ok(KeyPath::one(KeySubject::Tool, pattern, below));
     match name {
@@ -428,6 +445,7 @@ fn tool_key(name: &TextPattern, scope: &LoweringScope<'_>) -> LanguageResult<Key
     }
 }
 
+/// The key of a mode; an unknown mode gets a warning.
 fn mode(name: &str, at: KeyPosition, scope: &LoweringScope<'_>) -> LanguageResult<Vec<KeyPath>> {
     if !names::known_modes().any(|known| known == name) {
         let warning = PolicyWarning::new(
@@ -445,6 +463,7 @@ fn mode(name: &str, at: KeyPosition, scope: &LoweringScope<'_>) -> LanguageResul
     Ok(vec![KeyPath { keys: vec![key], below: at }])
 }
 
+/// The pattern of an agent's name; an unknown name gets a warning.
 fn agent(name: &str, scope: &LoweringScope<'_>) -> KeyPattern {
     if !names::AGENT_NAMES.contains(&name) {
         let warning = PolicyWarning::new(

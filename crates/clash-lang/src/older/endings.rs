@@ -11,11 +11,14 @@ use super::{paths, rules};
 use crate::builders::span_here;
 use crate::language_error::LanguageError;
 
+/// The arguments of an ending: read, write and execute, and the sandbox.
 struct EndingArgs<'v> {
     caps: [NoneOr<bool>; 3],
     sandbox: NoneOr<Value<'v>>,
 }
 
+/// Gives a path or the start of a rule its effect. A path takes no sandbox and a rule no
+/// capabilities.
 fn end<'v>(
     this: Value<'v>,
     effect: Effect,

@@ -16,6 +16,7 @@ pub(crate) use paths::PathValue;
 pub(crate) use policy::PolicyValue;
 pub(crate) use rules::{RuleStart, match_tree_names};
 
+/// Adds the names of older forms that need no `load()`.
 pub(crate) fn names(builder: &mut GlobalsBuilder) {
     paths::names(builder);
     policy::names(builder);

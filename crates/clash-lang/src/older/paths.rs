@@ -38,6 +38,7 @@ pub(crate) struct PathValue {
 }
 starlark_simple_value!(PathValue);
 
+/// Which paths at or below a directory are meant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum PathReach {
     Subtree,
@@ -63,10 +64,13 @@ impl fmt::Display for PathValue {
 }
 
 impl PathValue {
+    /// A path without an effect and without linked worktrees.
     fn new(path: &str, reach: PathReach) -> Self {
         Self { path: path.to_owned(), reach, follow_worktrees: false, said: Vec::new() }
     }
 
+    /// A path inside this one. Fails below a file or a pattern, and after an effect was
+    /// given.
     fn below(&self, name: &str, reach: PathReach) -> LanguageResult<Self> {
         if matches!(self.reach, PathReach::File | PathReach::Matching(_)) || !self.said.is_empty() {
             return Err(LanguageError::new(format!("`{name}` cannot be below `{self}`")).near(name));
@@ -74,6 +78,7 @@ impl PathValue {
         Ok(Self::new(&lower::join(&self.path, name)?, reach))
     }
 
+    /// This path with one more effect. No capability is an error.
     fn saying(&self, effect: Effect, caps: FileCaps, span: PolicySpan) -> LanguageResult<Self> {
         if caps.is_empty() {
             return Err(LanguageError::new("no capability is named")
@@ -98,6 +103,9 @@ impl PathValue {
         })
     }
 
+    /// The pattern for one effect. An allow of a directory `Itself` leaves out what is
+    /// below, and a regular expression must match the whole rest of the path; a deny or ask
+    /// is wider.
     fn pattern(&self, effect: Effect) -> LanguageResult<PathPattern> {
         let path = self.path.clone();
         Ok(match &self.reach {
@@ -164,6 +172,7 @@ fn started(value: Value<'_>) -> LanguageResult<PathValue> {
     }
 }
 
+/// The methods of a path: inner paths and endings.
 fn path_methods(builder: &mut MethodsBuilder) {
     directories(builder);
     endings(builder);

@@ -39,6 +39,7 @@ pub(crate) struct RuleStart {
 }
 starlark_simple_value!(RuleStart);
 
+/// One alternative of a key of the dict.
 #[derive(Clone, Debug)]
 enum RuleLevel {
     Text(TextPattern),
@@ -61,11 +62,13 @@ impl fmt::Display for RuleStart {
 }
 
 impl RuleStart {
+    /// A rule without a sandbox whose keys are texts and patterns, outermost first.
     fn about(keys: Vec<Vec<TextPattern>>) -> Self {
         let level = |texts: Vec<TextPattern>| texts.into_iter().map(RuleLevel::Text).collect();
         Self { keys: keys.into_iter().map(level).collect(), sandbox: None }
     }
 
+    /// A rule about the words of a command.
     fn command(words: Vec<Vec<TextPattern>>) -> Self {
         let bash = vec![TextPattern::Literal("Bash".to_owned())];
         Self::about([bash].into_iter().chain(words).collect())
@@ -90,6 +93,8 @@ impl RuleStart {
         })
     }
 
+    /// The dict of the rule with its effect. `sandbox` comes before the one of
+    /// `.sandbox()`; a deny has none.
     fn saying<'v>(
         &self,
         effect: Effect,
@@ -107,6 +112,7 @@ impl RuleStart {
     }
 }
 
+/// The key as a value of the language.
 fn key<'v>(level: &RuleLevel, heap: Heap<'v>) -> Value<'v> {
     match level {
         RuleLevel::Text(TextPattern::Literal(text)) => heap.alloc(text.as_str()),
@@ -151,6 +157,7 @@ pub(super) fn end<'v>(
     started(this)?.saying(effect, sandbox, eval)
 }
 
+/// The methods of a started rule: `.sandbox()`, `.on()` and the endings.
 fn rule_methods(builder: &mut MethodsBuilder) {
     places(builder);
     endings(builder);
