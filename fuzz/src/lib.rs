@@ -79,7 +79,8 @@ pub fn hook_json(data: &[u8]) {
         let reply = (agent.reply)(event, HookAnswer::Deny { reason });
         if event == HookEvent::BeforeTool {
             let said = reply.document.unwrap_or_default().to_string();
-            assert!(reply.blocks.is_some() || said.contains("\"deny\""), "{}: {said}", agent.name);
+            let denies = said.contains("\"deny\"") || said.contains("\"cancel\":true");
+            assert!(reply.blocks.is_some() || denies, "{}: {said}", agent.name);
         }
     }
 }

@@ -107,6 +107,7 @@ fn messages() -> Vec<String> {
         r#"{"session_id":"s","cwd":"/p","hook_event_name":"BeforeTool","tool_name":"web_fetch","tool_input":{"prompt":"read https://docs.rs/x and http://10.0.0.1"}}"#.to_owned(),
         message("apply_patch", r#"{"command":"*** Begin Patch\n*** Update File: a\n*** Move to: b\n"}"#),
         message("Bash", r#"{"command":"cd a && apply_patch <<'EOF'\n*** Begin Patch\n*** Add File: x\n+y\n*** End Patch\nEOF"}"#),
+        r#"{"hookName":"tool_call","taskId":"t","workspaceRoots":["/p"],"tool_call":{"id":"c","name":"run_commands","input":{"commands":["ls"]}}}"#.to_owned(),
         message("lab___shout", r#"{"text":"a"}"#),
         message("Glob", r#"{"patterns":["*.rs","/etc/*"],"folder":"src"}"#),
     ]);
