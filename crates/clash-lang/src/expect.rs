@@ -4,7 +4,7 @@
 
 use clash_policy::decide::{Decision, DecisionCause};
 use clash_policy::ir::{self, IrImage};
-use clash_policy::rule::Layer;
+use clash_policy::rule::{Layer, add_to_every_sandbox};
 use clash_policy::tool;
 use clash_policy::{
     Action, Effect, FileCaps, FileUse, HostUse, InputField, JudgeContext, PolicyPlaces, PolicySpan,
@@ -144,7 +144,8 @@ pub(crate) fn check(
     let mut stricter = Vec::new();
     // Expectations are about the policy as it decides once the user trusts it.
     let layer = Layer { trusted: true, ..layer.clone() };
-    let layers: Vec<Layer> = [layer].into_iter().chain(built_in.cloned()).collect();
+    let mut layers: Vec<Layer> = [layer].into_iter().chain(built_in.cloned()).collect();
+    add_to_every_sandbox(&mut layers);
     let image = ir::encode(&layers, &[], 0);
     let places = PolicyPlaces::imagined();
     let world = JudgeContext::without_disk(&places);

@@ -12,6 +12,7 @@ pub(crate) fn rule_leaves(branches: &[MatchBranch]) -> Vec<RuleLeaf<'_>> {
     leaves
 }
 
+/// Adds the rules of a tree; `above` are the keys so far.
 fn collect<'a>(
     branches: &'a [MatchBranch],
     above: &mut Vec<&'a MatchKey>,

@@ -54,7 +54,9 @@ pub(super) fn warnings(layer: &Layer, used: &[String]) -> Vec<PolicyWarning> {
     let mut found = Vec::new();
     for sandbox in layer.sandboxes.iter().filter(|sandbox| own(&sandbox.span)) {
         found.extend(open_default(sandbox));
-        found.extend(credentials(sandbox, &places));
+        let mut complete = sandbox.clone();
+        complete.fs.extend(layer.settings.everywhere.iter().cloned());
+        found.extend(credentials(&complete, &places));
         found.extend(redundant(sandbox, &places));
         if sandbox.span.file == layer.origin && !used.contains(&sandbox.name) {
             let message = format!("sandbox `{}` is never used", sandbox.name);

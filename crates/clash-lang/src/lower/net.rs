@@ -235,6 +235,7 @@ fn wrong_host(text: &str) -> LanguageError {
 mod tests {
     use super::*;
 
+    /// The host and ports of a text, or the error with its hint.
     fn read(text: &str) -> String {
         match host_and_port(text) {
             Ok((host, ports)) => format!("{host:?} {ports:?}"),

@@ -9,6 +9,7 @@ use clash_policy::{Action, Effect, ir};
 
 use crate::support::{PUBLISHED_SANDBOX, SourceTexts, decision, layer, layer_of, mistake, on};
 
+/// The effect, sandbox and cause of a policy's decision about a script.
 fn decided(policy: &str, script: &str) -> (Effect, String, String) {
     decision(&layer(policy).unwrap(), &Action::script("claude", "default", script))
 }
@@ -150,7 +151,7 @@ fn every_library_module_compiles() {
     }
 }
 
-/// A policy with every argument of `sandbox()`.
+/// A policy with every argument of `sandbox()` but the older `tree`.
 const WHOLE_SANDBOX: &str = r#"
 base = sandbox("base", fs = {"$PWD": cow()}, limits = {"memory": "4G", "wall": "30m"})
 s = sandbox(
@@ -176,6 +177,8 @@ s = sandbox(
     limits = {"processes": 500, "cpu": "10m", "file_size": "2G", "files": 9000},
     protect = [".husky"],
     unprotect = [".vscode"],
+    lifetime = "detached",
+    doors = ["git"],
 )
 settings(default_sandbox = s, on_sandbox_violation = "smart", harness_defaults = False)
 policy("p", {"Bash": {"a": {end(): allow(sandbox = s)}}, mode("plan"): ask(reason = "why")},
@@ -227,6 +230,8 @@ fn every_argument_of_sandbox_reaches_the_layer() {
         [4 << 30, 500, 600, 1800, 2 << 30, 9000]
     );
     assert_eq!((s.serve.as_slice(), s.doc.as_str()), (&[3000, 5173][..], "what it is for"));
+    assert_eq!(s.lifetime, Some(clash_policy::ProcessLifetime::Detached));
+    assert_eq!(s.doors, ["git"]);
     assert!(s.protect.standard);
     assert_eq!(
         (&s.protect.also[..], &s.protect.except[..]),
@@ -305,4 +310,16 @@ fn an_error_in_settings_names_the_settings_file() {
 
     hint: an effect is allow(…), deny(…) or ask(…)
     "#);
+}
+
+#[test]
+fn an_expectation_counts_the_rules_of_everywhere() {
+    let policy = r#"
+everywhere(fs = {glob("$PWD/**/.env"): deny()})
+s = sandbox("s", fs = {"$PWD": allow()})
+when({"Read": allow(sandbox = s)})
+expect(allow, tool = "Read", path = "src/main.rs")
+expect(deny, tool = "Read", path = "src/.env")
+"#;
+    assert_eq!(layer(policy).map(|_| ()), Ok(()));
 }

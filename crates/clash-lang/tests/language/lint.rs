@@ -143,3 +143,13 @@ fn the_library_has_no_warnings_as_a_user_policy() {
 fn amazon_q_is_known_by_the_name_it_has_in_clash() {
     assert_eq!(warned(r#"when({agent("q"): {"Bash": {"ls": allow()}}})"#), "");
 }
+
+#[test]
+fn a_credential_that_everywhere_denies_is_not_opened() {
+    let policy = r#"
+everywhere(fs = {"$HOME/.aws": deny()})
+s = sandbox("s", fs = {"$HOME/.aws": allow("r")})
+when({"Bash": {"a": allow(sandbox = s)}})
+"#;
+    assert_eq!(warned(policy), "");
+}
