@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_is_a_directory() {
+    fn messages_of_one_directory_are_one_session() {
         let line = DOCUMENTED.lines().next().unwrap();
         let session = |line: &str| parse(line.as_bytes()).unwrap().1.session;
         assert_eq!(session(line), session(DOCUMENTED.lines().nth(1).unwrap()));

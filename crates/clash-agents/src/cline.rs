@@ -255,6 +255,7 @@ mod tests {
 
     const RECORDED: &str = include_str!("../tests/fixtures/cline/hooks.jsonl");
 
+    /// A message of the client before a call of this tool.
     fn message(tool: &str, input: Value) -> String {
         json!({
             "hookName": "tool_call", "taskId": "conv_1", "workspaceRoots": ["/work/app"],

@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn servers_and_searches_are_named_whole() {
+    fn tools_of_servers_searches_and_unknown_commands_are_judged() {
         let shown = |message: &str| tool_use(&AGENT, message).unwrap();
         let message = |tool: &str, args: Value| {
             json!({"sessionId": "s", "timestamp": 1, "cwd": "/work/app", "toolName": tool, "toolArgs": args})
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_in_the_client_s_words() {
+    fn answers_have_the_fields_that_copilot_reads() {
         let said = |answer| reply(HookEvent::BeforeTool, answer).document.unwrap().to_string();
         let deny = HookAnswer::Deny { reason: "no".into() };
         insta::assert_snapshot!(said(deny), @r#"{"permissionDecision":"deny","permissionDecisionReason":"no"}"#);

@@ -120,6 +120,7 @@ mod tests {
 
     const PRE: &str = r#"{"session_id":"d5b676a6-95e6","transcript_path":"/t","cwd":"/p","permission_mode":"auto-high","hook_event_name":"PreToolUse","tool_name":"Execute","tool_input":{"command":"ls","riskLevelReason":"t","riskLevel":"low"}}"#;
 
+    /// The tool and input that clash judges for a call.
     fn wanted(tool: &str, input: serde_json::Value) -> (String, ToolInput) {
         let mut message = DIALECT.parse(PRE.as_bytes()).unwrap().1;
         message.tool = tool.into();
@@ -128,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn its_tools_are_known_by_the_names_of_policies() {
+    fn tools_of_droid_have_the_names_of_policies() {
         use serde_json::json;
         let named = |tool: &str, input| wanted(tool, input).0;
         assert_eq!(named("Execute", json!({"command": "ls"})), "Bash");

@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_in_its_own_words() {
+    fn answers_have_the_fields_that_gemini_reads() {
         let (_, message) = parse(SHELL.as_bytes()).unwrap();
         let updated_input = claude_like::rewrite(&message, "wrapped");
         let allow = HookAnswer::Allow { reason: "r".into(), updated_input };

@@ -229,6 +229,7 @@ mod tests {
 
     const RECORDED: &str = include_str!("../tests/fixtures/opencode/calls.jsonl");
 
+    /// The tool use that clash judges for a call, as text; or the error.
     fn wanted(tool: &str, input: Value) -> String {
         let context = CallContext::imagined("/work/app");
         let input = input.as_object().unwrap().clone();

@@ -76,6 +76,7 @@ pub(super) fn find_in_shell(script: &str) -> Option<(Option<&str>, &str)> {
 mod tests {
     use super::*;
 
+    /// The paths of a patch in `/p` with their capabilities; or the error, as text.
     fn paths(patch: &str) -> Vec<String> {
         let context = CallContext::imagined("/p");
         match patched_files("apply_patch", patch, &context) {
@@ -107,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_lone_quoted_heredoc_is_the_client_s_own() {
+    fn a_patch_in_a_shell_command_is_found_only_alone_and_quoted() {
         let body = "*** Begin Patch\n*** Add File: a\n+x\n*** End Patch";
         let heredoc = |start: &str| format!("{start}\n{body}\nEOF");
         assert_eq!(find_in_shell(&heredoc("apply_patch <<'EOF'")), Some((None, body)));

@@ -60,6 +60,7 @@ fn has_key(node: &JsonNode, is_hostile: &impl Fn(&str) -> bool) -> bool {
 mod tests {
     use super::*;
 
+    /// What clash says about a settings file with these bytes, where `off` is hostile.
     fn told(bytes: &[u8]) -> Option<String> {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("settings.json");

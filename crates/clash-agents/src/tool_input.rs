@@ -360,11 +360,13 @@ mod tests {
     use super::*;
     use serde_json::json;
 
+    /// The input that clash judges, for a call in `/work/app`.
     fn input(tool: &str, input: Value) -> Result<ToolInput, ToolError> {
         let context = CallContext::imagined("/work/app");
         read_tool_use(tool, input.as_object().unwrap(), &context).map(|(_, input)| input)
     }
 
+    /// The first path of a file tool with its capabilities.
     fn path(tool: &str, given: Value) -> String {
         match input(tool, given).unwrap() {
             ToolInput::Files(files) => format!("{} {}", files[0].path.display(), files[0].needs),

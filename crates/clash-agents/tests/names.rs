@@ -20,6 +20,7 @@ const EXCEPTIONS: [(&str, &str); 5] = [
     ("cmd/install/mod.rs", "that no command of clash can start in (Codex)"),
 ];
 
+/// Collects the Rust files below a directory; none if it does not exist.
 fn sources(dir: &Path, found: &mut Vec<PathBuf>) {
     for path in std::fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path()) {
         if path.is_dir() {

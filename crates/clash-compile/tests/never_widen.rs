@@ -35,6 +35,7 @@ struct Compiled {
 }
 
 impl Compiled {
+    /// Compiles a text as the user's policy; fails if it does not compile.
     fn of(text: &str) -> Self {
         let layer = |file, kind| {
             let compiled = compile(file, kind, true, &Text(text));
@@ -58,6 +59,7 @@ impl Compiled {
         JudgeContext::without_disk(&self.places)
     }
 
+    /// The effect of the compiled policy on an action of the oracle.
     fn decides(&self, action: &Theirs) -> Effect {
         let file = |path: &String, needs| {
             ToolInput::Files(vec![FileUse { path: path.into(), needs, caseless: false }])
@@ -77,6 +79,7 @@ impl Compiled {
     }
 }
 
+/// The policy that becomes of a file, compiled.
 fn imported(format: ImportFormat, text: &str) -> Compiled {
     let source = ImportSource { name: "f", bytes: text.as_bytes(), base: SettingsBase::Project };
     Compiled::of(&import_as(format, &source).unwrap().source)

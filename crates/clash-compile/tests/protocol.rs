@@ -18,6 +18,7 @@ const COMPILER: &str = env!("CARGO_BIN_EXE_clash-compile");
 const SIGXCPU: i32 = 24;
 const POLICY: &str = "/p/policy.star";
 
+/// Starts the compiler with an empty environment and this input.
 fn start(input: &[u8]) -> Child {
     let mut command = Command::new(COMPILER);
     command.arg(protocol_argument()).env_clear();
@@ -27,6 +28,7 @@ fn start(input: &[u8]) -> Child {
     child
 }
 
+/// The output of the compiler and the events among the lines of its error output.
 fn ask(request: &CompilerRequest) -> (Output, Vec<CompilerEvent>) {
     let output = start(&serde_json::to_vec(request).unwrap()).wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
@@ -48,6 +50,7 @@ fn policy(text: &str) -> CompilerRequest {
     })
 }
 
+/// The report of a compilation; fails if the last event is none.
 fn report(events: &[CompilerEvent]) -> &CompileReport {
     match events.last() {
         Some(CompilerEvent::Compiled(report)) => report,
@@ -137,7 +140,7 @@ fn a_call_without_the_protocol_is_refused() {
 }
 
 #[test]
-fn docs_and_library_are_products() {
+fn docs_and_the_library_go_to_the_output() {
     let (output, events) = ask(&CompilerRequest::Docs { name: Some("when".to_owned()) });
     assert_eq!(events, [CompilerEvent::started(), CompilerEvent::Answered]);
     let docs: LanguageDocs = serde_json::from_slice(&output.stdout).unwrap();

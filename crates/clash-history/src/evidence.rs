@@ -257,6 +257,7 @@ fn tidied(path: &Path) -> PathBuf {
 mod tests {
     use super::*;
 
+    /// The evidence of scripts that ran in `/work/app/src` with these outcomes.
     fn evidence(scripts: &[(&str, CallOutcome)]) -> HistoryEvidence {
         let mut evidence = HistoryEvidence::default();
         for (script, outcome) in scripts {

@@ -132,6 +132,7 @@ mod tests {
     use proptest::prelude::*;
     use std::path::Path;
 
+    /// The rules learned from scripts that ran, one fetch and one read.
     fn learned(scripts: &[String]) -> Vec<LearnedRule> {
         let mut evidence = HistoryEvidence::default();
         let scene = ActionScene {
@@ -204,6 +205,7 @@ mod tests {
         "zsh",
     ];
 
+    /// A call of a program of [`RUNNERS`], with something before and after it.
     fn script() -> impl Strategy<Value = String> {
         let runner = prop::sample::select(RUNNERS);
         let before = prop::sample::select(vec![

@@ -347,6 +347,7 @@ mod tests {
         assert_eq!(places(sql, &["no"]), None);
     }
 
+    /// The number of rows of the table `part` in a database with this log.
     fn rows(file: &[u8], log: &[u8]) -> io::Result<usize> {
         let dir = tempfile::tempdir()?;
         let path = dir.path().join("x.db");

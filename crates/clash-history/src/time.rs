@@ -61,7 +61,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn times_are_milliseconds() {
+    fn a_text_parses_to_milliseconds_or_to_none() {
         assert_eq!(parse("1970-01-01T00:00:00Z"), Some(0));
         assert_eq!(parse("2000-02-29T00:00:00.000Z"), Some(951_782_400_000));
         assert_eq!(parse("2026-11-15T21:03:59.5Z"), Some(1_794_776_639_500));
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_dates() {
+    fn a_time_is_shown_as_its_date() {
         assert_eq!(day_and_time(0), "1970-01-01 00:00:00");
         assert_eq!(day_and_time(951_782_400_000), "2000-02-29 00:00:00");
         assert_eq!(day_and_time(1_794_776_639_000), "2026-11-15 21:03:59");
@@ -79,7 +79,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_day_is_found_again(ms in 0_u64..253_402_300_799_000) {
+        fn a_day_parses_to_its_midnight(ms in 0_u64..253_402_300_799_000) {
             let day = day(ms);
             prop_assert_eq!(parse(&format!("{day}T00:00:00Z")), Some(ms - ms % 86_400_000));
         }

@@ -360,6 +360,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    /// A project in `/home/u/app` with three variables.
     fn places() -> PolicyPlaces {
         PolicyPlaces {
             project: "/home/u/app".into(),
@@ -376,6 +377,7 @@ mod tests {
     const BASELINE: &[(&str, FileCaps)] =
         &[("/usr", FileCaps::READ.union(FileCaps::EXECUTE)), ("/etc/passwd", FileCaps::READ)];
 
+    /// The proposal for files with the capabilities that were used.
     fn proposed(files: &[(&str, &str)]) -> SandboxProposal {
         let files =
             files.iter().map(|(path, caps)| (PathBuf::from(path), FileCaps::parse(caps).unwrap()));
@@ -438,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn some_touched_files_are_withheld() {
+    fn credentials_settings_programs_and_foreign_files_are_withheld() {
         let proposal = proposed(&[
             ("/home/u/.ssh/id_ed25519", "r"),
             ("/home/u/.bashrc", "rw"),

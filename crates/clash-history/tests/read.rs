@@ -240,6 +240,7 @@ fn broken_huge_and_deep_lines_are_counted_and_skipped() {
     assert!(tally.broken >= 2 && tally.foreign >= 1, "{tally:?}");
 }
 
+/// JSON with words and keys that the readers look for, among others.
 fn any_json() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),

@@ -165,6 +165,8 @@ impl ImportedName {
 mod tests {
     use super::*;
 
+    /// The keys of an allow and of a restriction of this host, or the reason why it is
+    /// none.
     fn keys(text: &str) -> (String, String) {
         let written = |keys: Vec<KeyDraft>| {
             keys.iter().map(|key| key.source("")).collect::<Vec<_>>().join(" ")
@@ -185,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_host_is_said_to_be_none() {
+    fn a_text_that_is_no_host_is_an_error() {
         for text in
             ["https://x.org", "x.org/path", "*.com", "a*b.org", "", "[::1]", "::1", "a b", "x..y"]
         {

@@ -4,6 +4,7 @@ use proptest::prelude::*;
 const FORMATS: [ImportFormat; 4] =
     [ImportFormat::Claude, ImportFormat::Srt, ImportFormat::CodexRules, ImportFormat::CodexConfig];
 
+/// The policy that becomes of a file, or the error as text.
 pub(crate) fn text_of(format: ImportFormat, content: &str) -> String {
     let source =
         ImportSource { name: "file", bytes: content.as_bytes(), base: SettingsBase::Project };
@@ -28,7 +29,7 @@ fn a_format_is_known_by_its_content() {
 }
 
 #[test]
-fn what_is_no_settings_file_is_an_error() {
+fn a_text_of_no_known_format_is_an_error() {
     let error = |bytes: &[u8]| {
         let source = ImportSource { name: "x", bytes, base: SettingsBase::Project };
         import(&source).unwrap_err().to_string()
@@ -78,6 +79,7 @@ fn hostile() -> impl Strategy<Value = String> {
     proptest::collection::vec(piece, 0..6).prop_map(|pieces| pieces.concat())
 }
 
+/// Settings of Claude Code with these texts in every place.
 fn settings(texts: &[String]) -> String {
     let rules = |tool: &str| -> Vec<String> {
         texts.iter().map(|text| format!("{tool}({text})")).collect()
@@ -100,7 +102,7 @@ fn settings(texts: &[String]) -> String {
 
 proptest! {
     #[test]
-    fn whatever_the_entries_are_the_text_is_a_policy(texts in proptest::collection::vec(hostile(), 1..5)) {
+    fn any_entries_become_a_policy_that_parses(texts in proptest::collection::vec(hostile(), 1..5)) {
         let content = settings(&texts);
         let text = text_of(ImportFormat::Claude, &content);
         prop_assert_eq!(&text, &text_of(ImportFormat::Claude, &content));
@@ -114,14 +116,14 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_make_a_reader_fall_over(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+    fn no_bytes_make_an_import_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
         for format in FORMATS {
             let _ = import_as(format, &ImportSource { name: "x", bytes: &bytes, base: SettingsBase::Project });
         }
     }
 
     #[test]
-    fn no_rules_file_makes_its_reader_fall_over(words in proptest::collection::vec(hostile(), 0..4)) {
+    fn no_rules_file_makes_its_import_panic(words in proptest::collection::vec(hostile(), 0..4)) {
         let content = format!("prefix_rule(pattern = {words:?}, decision = \"forbidden\")\n");
         let text = text_of(ImportFormat::CodexRules, &content);
         if !text.starts_with("error") {

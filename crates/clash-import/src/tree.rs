@@ -108,6 +108,7 @@ mod tests {
     use super::*;
     use clash_syntax::draft::{NamedPolicy, PolicyDraft};
 
+    /// A deny policy with these paths of words, as text.
     fn written(entries: &[&[&str]]) -> String {
         let mut tree = RuleTree::default();
         for path in entries {

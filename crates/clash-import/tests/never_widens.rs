@@ -22,6 +22,7 @@ use clash_syntax::{Expression, ExpressionKind, SyntaxTree};
 const PLACES: OraclePlaces<'_> =
     OraclePlaces { project: "/home/u/proj", home: "/home/u", settings: "/home/u/proj" };
 
+/// The text of an import, parsed.
 fn imported(format: ImportFormat, text: &str) -> SyntaxTree {
     let source = ImportSource { name: "f", bytes: text.as_bytes(), base: SettingsBase::Project };
     let imported = import_as(format, &source).unwrap();
@@ -45,6 +46,7 @@ fn decide(file: &SyntaxTree, action: &OracleAction) -> Effect {
     found.into_iter().max().unwrap_or(Effect::Ask)
 }
 
+/// The keys of a tuple, or the key itself.
 fn alternatives(key: &Expression) -> Vec<&Expression> {
     match &key.kind {
         ExpressionKind::Tuple(keys, _) => keys.iter().collect(),
@@ -52,6 +54,7 @@ fn alternatives(key: &Expression) -> Vec<&Expression> {
     }
 }
 
+/// The entries of a dict, one for each alternative of a key.
 fn entries(tree: &Expression) -> Vec<(&Expression, &Expression)> {
     let ExpressionKind::Dict(entries, _) = &tree.kind else { panic!("not a dict") };
     let each = entries.iter().flat_map(|e| alternatives(&e.key).into_iter().map(|k| (k, &e.value)));
@@ -70,10 +73,12 @@ fn key(expr: &Expression) -> (&str, &str) {
     }
 }
 
+/// True for a call, which is an effect.
 fn is_leaf(value: &Expression) -> bool {
     value.call().is_some()
 }
 
+/// Whether some path of keys matches the action. `wide` takes every doubt as a match.
 fn tool(tree: &Expression, action: &OracleAction, wide: bool) -> bool {
     let name = match action {
         OracleAction::Command(_) => "Bash",
@@ -105,6 +110,7 @@ fn tool(tree: &Expression, action: &OracleAction, wide: bool) -> bool {
     })
 }
 
+/// True if a glob matches a whole text of ASCII characters.
 fn glob(pattern: &str, text: &str) -> bool {
     match pattern.chars().next() {
         None => text.is_empty(),
@@ -115,6 +121,7 @@ fn glob(pattern: &str, text: &str) -> bool {
     }
 }
 
+/// True if a key matches an absolute path; a plain string also matches everything below.
 fn path_key((kind, text): (&str, &str), path: &str) -> bool {
     let text = text.replace("$PWD", PLACES.project).replace("$HOME", PLACES.home);
     let parts = |text: &str| -> Vec<String> {
@@ -128,6 +135,7 @@ fn path_key((kind, text): (&str, &str), path: &str) -> bool {
     }
 }
 
+/// True if a path glob matches these names; `**` is any number of directories.
 fn deep(wanted: &[String], names: &[String]) -> bool {
     match (wanted, names) {
         ([], []) => true,
@@ -140,6 +148,7 @@ fn deep(wanted: &[String], names: &[String]) -> bool {
     }
 }
 
+/// True if a key matches a host; a plain string also matches its subdomains.
 fn host_key((kind, text): (&str, &str), host: &str) -> bool {
     match (kind, text.strip_prefix("*.")) {
         ("exact", _) => host == text,
@@ -199,6 +208,7 @@ fn command(
     })
 }
 
+/// True if a word of short options contains this one, for example `-rf` and `-f`.
 fn bundles(word: &str, option: &str) -> bool {
     word.starts_with('-') && !word.starts_with("--") && word.contains(&option[1..])
 }

@@ -133,6 +133,7 @@ mod tests {
 
         #[test]
         fn agrees_with_an_obvious_matcher(pattern in "[ab*?]{0,8}", text in "[ab]{0,8}") {
+            /// The obvious matcher: tries every length for a star.
             fn slow(p: &[u8], t: &[u8]) -> bool {
                 match p.split_first() {
                     None => t.is_empty(),

@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn only_sandboxes_that_say_so_make_repositories() {
+    fn a_sandbox_that_unprotects_git_creates_repositories_and_changes_none() {
         assert_eq!(keeps("lib/.git", "c"), Some(".git"));
         assert_eq!(keeps("lib/.git", "w"), Some(".git"));
         let protect = ProtectSettings { except: vec![".git".into()], ..ProtectSettings::default() };

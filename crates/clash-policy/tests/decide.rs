@@ -23,6 +23,8 @@ use proptest::sample::Index;
 use reference::generate::{self, TreeLevel, action, policy};
 use reference::{ReferenceCause, ReferenceDecision, ReferencePart};
 
+/// Runs a test with an imagined project in `/h/app`, `/h/.own` out of reach, and `/usr`
+/// readable.
 fn in_context<T>(test: impl FnOnce(&JudgeContext<'_>) -> T) -> T {
     let places = PolicyPlaces {
         project: "/h/app".into(),
@@ -35,10 +37,12 @@ fn in_context<T>(test: impl FnOnce(&JudgeContext<'_>) -> T) -> T {
     test(&JudgeContext { baseline: &baseline, cage: &cage, ..JudgeContext::without_disk(&places) })
 }
 
+/// The decision of the engine in that context.
 fn decided(ir: IrImage<'_>, action: &Action) -> Decision {
     in_context(|context| clash_policy::decide(ir, action, context).unwrap())
 }
 
+/// The engine's decision in the form of the reference: rules by their lines.
 fn outcome(decision: &Decision) -> ReferenceDecision {
     let part = |part: &clash_policy::decide::DecisionPart| ReferencePart {
         effect: part.effect,
@@ -62,11 +66,13 @@ fn outcome(decision: &Decision) -> ReferenceDecision {
     }
 }
 
+/// The number of cases: `CLASH_CASES` from the environment, or else `most`.
 fn cases(most: u32) -> ProptestConfig {
     let asked = std::env::var("CLASH_CASES").ok().and_then(|n| n.parse().ok());
     ProptestConfig { cases: asked.unwrap_or(most), failure_persistence: None, ..Default::default() }
 }
 
+/// The image of the layers with the version number 7.
 fn image(layers: &[Layer]) -> Vec<u8> {
     encode(layers, &[], 7)
 }

@@ -9,6 +9,7 @@
 
 use clash_shell::{CommandDirectory, CommandPosition, RedirectionKind, ShellCommand, ShellWord};
 
+/// A word as the corpus writes it.
 fn word(word: &ShellWord) -> String {
     match word {
         ShellWord::Known(text) if text.is_empty() || text.contains([' ', '\n', '\t']) => {
@@ -23,6 +24,7 @@ fn word(word: &ShellWord) -> String {
     }
 }
 
+/// A construct around a command as the corpus writes it.
 fn position(position: &CommandPosition) -> String {
     match position {
         CommandPosition::Wrapper(by) => (*by).to_owned(),

@@ -79,6 +79,7 @@ mod tests {
 
     const STRING: &str = r"source /home/u/.claude/shell-snapshots/snapshot-bash-1-abc123.sh 2>/dev/null || true && { \builtin shopt -u extglob || \builtin setopt NO_EXTENDED_GLOB NO_BARE_GLOB_QUAL NO_BRACE_CCL NO_MAGIC_EQUAL_SUBST; } >/dev/null 2>&1 || true && eval ls && pwd -P >| /tmp/claude-1a2b-cwd";
 
+    /// A user with this home directory and without environment variables.
     fn user(home: &str) -> UserContext {
         UserContext {
             home: home.into(),

@@ -518,7 +518,7 @@ mod tests {
 
     /// The real client accepts this digest. With another, it trusts no hook.
     #[test]
-    fn the_digest_is_the_client_s() {
+    fn the_digest_of_a_hook_is_the_one_codex_accepts() {
         assert_eq!(
             digest("PreToolUse", "/tmp/lab/log.sh"),
             "67d3c7bb9c4d0b3088762c7212f49b715b15df2762e0f4608dc5a89947b1e610"
@@ -526,7 +526,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_s_requirements_are_toml() {
+    fn the_requirements_of_a_machine_are_toml() {
         let text = requirements("o=\"$(x)\"", Path::new("/s"));
         let parsed = parse_table(&text).unwrap();
         assert!(matches!(value_at(&parsed, &["features", "hooks"]), Some(DeValue::Boolean(true))));

@@ -170,6 +170,7 @@ mod tests {
         assert_eq!(files, expected.map(PathBuf::from));
     }
 
+    /// The tool and input that clash judges for a call with this `command`.
     fn wanted(tool: &str, command: &str) -> Option<(String, ToolInput)> {
         let mut message = DIALECT.parse(PRE.as_bytes()).unwrap().1;
         message.tool = tool.into();

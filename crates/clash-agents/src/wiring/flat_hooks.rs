@@ -217,6 +217,7 @@ impl FlatSettings<'_> {
 mod tests {
     use super::*;
 
+    /// The entries of a clash in this directory.
     fn edit(path: &str) -> FlatHooks {
         let line = format!("o=$('{path}/clash' hook cursor) || exit 2");
         FlatHooks {

@@ -160,6 +160,7 @@ impl WholeFile {
 }
 
 impl SettingsEdit for WholeFile {
+    /// Fills an empty file, replaces a file of clash, and refuses any other.
     fn install(&self, text: &str) -> Result<String, SettingsError> {
         if text.trim().is_empty() || text.contains(self.mark) {
             return Ok(self.text.clone());
@@ -167,10 +168,12 @@ impl SettingsEdit for WholeFile {
         Err(SettingsError::Taken("the file".to_owned()))
     }
 
+    /// Empties a file of clash, also one that the user has changed; any other stays.
     fn uninstall(&self, text: &str) -> Result<String, SettingsError> {
         Ok(if text.contains(self.mark) { String::new() } else { text.to_owned() })
     }
 
+    /// A file of clash with another text, for example of an earlier version, is a problem.
     fn state(&self, text: &str) -> Result<WiringState, SettingsError> {
         if !text.contains(self.mark) {
             return Ok(WiringState::Absent);
@@ -183,6 +186,8 @@ impl SettingsEdit for WholeFile {
         Ok(WiringState::Present(vec![WiringProblem { what, fix }]))
     }
 
+    /// The commands in the text. A file that the client runs itself is the command,
+    /// whatever the text.
     fn commands(&self, text: &str) -> Result<Vec<HookCommand>, SettingsError> {
         let mut found = Vec::new();
         match &self.calls {

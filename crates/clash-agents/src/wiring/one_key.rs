@@ -147,6 +147,7 @@ impl SettingsEdit for OneKey {
 mod tests {
     use super::*;
 
+    /// The key `shell` of opencode, in a file with or without comments.
     fn shell(value: &str, comments: bool) -> OneKey {
         let value = value.to_owned();
         let starts_commands = true;

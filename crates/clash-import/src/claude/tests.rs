@@ -328,7 +328,7 @@ fn a_mode_that_lets_everything_pass_is_not_imported() {
 }
 
 #[test]
-fn where_nobody_is_asked_what_would_ask_is_denied() {
+fn a_mode_without_questions_denies_what_would_ask() {
     let text = imported(r#"{"permissions": {"defaultMode": "dontAsk", "ask": ["Bash(curl:*)"]}}"#);
     assert!(text.contains("settings(default = deny())"), "{text}");
     assert!(text.contains("\"curl\": deny()") && !text.contains("ask()"), "{text}");

@@ -79,7 +79,7 @@ host_executable(name = "git", paths = ["/usr/bin/git"])
 }
 
 #[test]
-fn what_would_have_to_be_evaluated_is_reported_with_its_line() {
+fn an_expression_that_is_no_literal_is_reported_with_its_line() {
     let text = imported(
         "X = 'c'\nprefix_rule(pattern = [X], decision = 'forbidden')\nfor x in ['a']:\n    prefix_rule(pattern = [x])\nprefix_rule(pattern = [f'{X}'])\n",
     );

@@ -2,10 +2,13 @@ use super::*;
 
 const USER: SettingsBase<'_> = SettingsBase::Home(".claude");
 
+/// The converted path of a permission rule, as [`shown`].
 fn rule(text: &str, base: SettingsBase<'_>, side: RuleSide) -> String {
     shown(in_rule(text, base, side))
 }
 
+/// The key of a converted path, marked if it differs from the original; or why it was left
+/// out.
 fn shown(converted: Result<ConvertedPath, &'static str>) -> String {
     match converted {
         Err(why) => format!("left out: {why}"),
@@ -48,7 +51,7 @@ fn a_dot_before_a_name_is_read_to_the_safe_side() {
 }
 
 #[test]
-fn what_is_inside_does_not_include_the_directory_for_an_allow() {
+fn a_pattern_of_contents_leaves_the_directory_out_of_an_allow() {
     for text in ["src/**", "./src/**", "src/*", "src/**/*"] {
         assert_eq!(
             rule(text, SettingsBase::Project, RuleSide::Allow),

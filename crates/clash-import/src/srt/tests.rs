@@ -84,7 +84,7 @@ fn commands_of_fence_are_denied_by_their_first_words() {
 }
 
 #[test]
-fn what_greywall_inherits_is_said_to_be_missing() {
+fn inherited_settings_of_greywall_are_reported_as_missing() {
     let text = text_of(
         ImportFormat::Srt,
         r#"{"extends": "base", "filesystem": {"defaultDenyRead": true, "allowRead": ["/opt/x"]}, "ssh": {}}"#,

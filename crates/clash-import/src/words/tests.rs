@@ -14,7 +14,7 @@ fn deny(text: &str) -> String {
 }
 
 #[test]
-fn a_prefix_is_the_same_on_both_sides() {
+fn an_allow_and_a_deny_of_a_prefix_are_the_same_words() {
     for text in ["git push:*", "git push *"] {
         assert_eq!(allow(text), r#""git" > "push""#);
         assert_eq!(deny(text), r#""git" > "push""#);

@@ -35,12 +35,14 @@ const TOOLCHAINS: &[&str] = &[
     "zig",
 ];
 
+/// A library module as a user's layer.
 fn layer(module: &str) -> Layer {
     compile(&format!("@clash//{module}.star"), LayerKind::User, true, &SourceTexts::default())
         .unwrap()
         .layer
 }
 
+/// True if the sandbox allows this use of a path; an ask counts as no.
 fn may(sandbox: &Sandbox, path: &str, needs: FileCaps) -> bool {
     let places = PolicyPlaces::imagined();
     let path = places.expand(path).unwrap();

@@ -5,6 +5,7 @@ use clash_policy::rule::LayerKind;
 
 use crate::support::{POLICY_FILE, PUBLISHED_SANDBOX, SourceTexts};
 
+/// The warnings about a policy, a line each.
 fn warned(policy: &'static str) -> String {
     let compiled =
         compile(POLICY_FILE, LayerKind::User, true, &SourceTexts::policy(policy)).unwrap();

@@ -14,6 +14,7 @@ fn decides(policy: &str, about: &[(&str, Effect)]) {
     check(&layer, about);
 }
 
+/// Checks the decisions of a layer.
 fn check(layer: &clash_policy::rule::Layer, about: &[(&str, Effect)]) {
     for (what, expected) in about {
         let decision = on(layer, what);
@@ -21,6 +22,7 @@ fn check(layer: &clash_policy::rule::Layer, about: &[(&str, Effect)]) {
     }
 }
 
+/// The sandbox in which a policy runs a script.
 fn sandbox(policy: &str, script: &str) -> String {
     on(&layer(policy).unwrap_or_else(|error| panic!("{error}")), script).1
 }

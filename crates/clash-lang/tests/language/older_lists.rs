@@ -8,6 +8,7 @@ use crate::support::{layer, on};
 /// A rule of a list: the words of the command and the effect.
 type ListedRule = (Vec<&'static str>, Effect);
 
+/// Lists of one to five rules about `git`, `make` or every command.
 fn listed() -> impl Strategy<Value = Vec<ListedRule>> {
     let words = prop::sample::select(vec![
         vec![],
@@ -22,6 +23,7 @@ fn listed() -> impl Strategy<Value = Vec<ListedRule>> {
     prop::collection::vec((words, effect), 1..6)
 }
 
+/// The list in the older form.
 fn written(rules: &[ListedRule]) -> String {
     let rule = |(words, effect): &ListedRule| match words.split_first() {
         None => format!("tool([\"Bash\"]).{effect}()"),

@@ -35,10 +35,12 @@ impl SourceReader for SourceTexts {
     }
 }
 
+/// The layer of a policy text.
 pub(crate) fn layer(policy: &str) -> Result<Layer, CompileError> {
     layer_of(&SourceTexts::policy(policy))
 }
 
+/// The layer of the policy file that a reader gives.
 pub(crate) fn layer_of(files: &dyn SourceReader) -> Result<Layer, CompileError> {
     compile(POLICY_FILE, LayerKind::User, true, files).map(|compiled| compiled.layer)
 }
@@ -84,6 +86,7 @@ pub(crate) fn on(layer: &Layer, action: &str) -> (Effect, String, String) {
     decision(layer, &Action { agent, tool, mode, input })
 }
 
+/// The use of a path by a file tool in the imagined directories.
 fn file(tool: &str, path: &str) -> ToolInput {
     let path = PolicyPlaces::imagined().expand(path).unwrap();
     let needs = match tool {

@@ -73,6 +73,7 @@ fn effect() -> impl Strategy<Value = Effect> {
     prop_oneof![Just(Effect::Allow), Just(Effect::Ask), Just(Effect::Deny)]
 }
 
+/// A key of a short command: words `a` and `b`, a pattern or the option `--c`.
 fn key() -> impl Strategy<Value = MatchKey> {
     let literal = |text: &str| KeyPattern::Literal(text.to_owned());
     let word = KeySubject::Word;
@@ -86,6 +87,7 @@ fn key() -> impl Strategy<Value = MatchKey> {
     ]
 }
 
+/// Small trees of rules about commands.
 fn tree() -> impl Strategy<Value = Vec<MatchBranch>> {
     let rule = |effect| {
         MatchNode::Rule(PolicyRule {

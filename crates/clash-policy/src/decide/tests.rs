@@ -34,6 +34,7 @@ fn leaf(subject: KeySubject, texts: &[&str], effect: Effect, sandbox: Option<&st
     MatchBranch { key: key(subject, texts), then: MatchNode::Rule(rule(effect, sandbox)) }
 }
 
+/// A rule without a reason and a place.
 fn rule(effect: Effect, sandbox: Option<&str>) -> PolicyRule {
     PolicyRule {
         effect,
@@ -167,7 +168,7 @@ fn denies_over_match_and_allows_under_match() {
 }
 
 #[test]
-fn layers_have_their_order() {
+fn a_session_precedes_the_user_and_a_project_cannot_lift_a_deny() {
     use Effect::{Allow, Ask, Deny};
     let says = |kind, effect| {
         layer(

@@ -17,6 +17,7 @@ fn span(line: u32) -> PolicySpan {
     PolicySpan { file: "policy.star".into(), line, column: 5 }
 }
 
+/// A sandbox with rules of nearly every kind and every setting.
 fn sandbox() -> Sandbox {
     let host = |host, effect| NetRule { host, ports: vec![443], effect, span: span(5) };
     let everywhere = HostPattern::Addresses { base: "10.0.0.0".parse().unwrap(), bits: 8 };
@@ -47,6 +48,7 @@ fn sandbox() -> Sandbox {
             also: vec!["x".into()],
             except: vec!["y".into()],
         },
+        doors: vec!["git".into()],
         doc: "a box".into(),
         span: span(1),
         fs: vec![
@@ -83,6 +85,7 @@ fn sandbox() -> Sandbox {
     }
 }
 
+/// A layer with keys of every form, and that sandbox.
 fn layer() -> Layer {
     let rule = |effect, line| PolicyRule {
         effect,
@@ -134,6 +137,7 @@ fn layer() -> Layer {
     }
 }
 
+/// The image of that layer and of two source files, one of which does not exist.
 fn image() -> Vec<u8> {
     let stamp =
         SourceStamp { device: 1, inode: 1 << 40, size: 3, modified_ns: u64::MAX, changed_ns: 5 };

@@ -8,8 +8,9 @@ use crate::effect::Effect;
 use crate::rule::{KeyPattern, KeySubject, Layer, MatchBranch, MatchNode, OnViolation, PolicyRule};
 use crate::span::PolicySpan;
 
-/// Lays out a stack of layers, highest precedence first. `build` identifies the
-/// program that will read it.
+/// Lays out a stack of layers, highest precedence first. `build` identifies the program
+/// that will read it. The rules of `everywhere()` are left out:
+/// [`crate::rule::add_to_every_sandbox`] must have moved them before.
 pub fn encode(layers: &[Layer], inputs: &[SourceFile], build: u64) -> Vec<u8> {
     let mut image = ImageWriter::default();
     inputs.iter().for_each(|input| image.input(input));

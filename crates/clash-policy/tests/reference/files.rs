@@ -6,6 +6,7 @@ use clash_policy::pattern::path_glob_matches;
 use clash_policy::sandbox::{PathPattern, Sandbox, WriteTarget};
 use clash_policy::{Effect, FileCaps, FileUse};
 
+/// How a path pattern matches a file.
 pub(crate) struct KeyCloseness {
     /// Greater is closer: 2 for the path itself, 1 for a pattern, 0 for a directory
     /// above it; then the length.
@@ -14,10 +15,13 @@ pub(crate) struct KeyCloseness {
     pub(crate) above: bool,
 }
 
+/// The path in lower case if the volume ignores case.
 fn fold(path: &str, caseless: bool) -> String {
     if caseless { path.to_lowercase() } else { path.to_owned() }
 }
 
+/// How closely the pattern matches the file; `None` if it does not. A glob or regular
+/// expression that matches a directory above the file matches too, with `above`.
 pub(crate) fn close(
     pattern: &PathPattern,
     file: &FileUse,
@@ -108,6 +112,8 @@ pub(crate) fn judge(
     named.or(equal().next()).copied().unwrap_or((Effect::Allow, None))
 }
 
+/// The answer of the longest host rule that covers the port, or of the default. An allow
+/// without ports covers 22, 80 and 443.
 pub(crate) fn host(sandbox: &Sandbox, host: &str, port: u16) -> (Effect, Option<u32>) {
     let (effect, rule) = match &sandbox.net {
         NetworkAccess::Deny => (Effect::Deny, None),

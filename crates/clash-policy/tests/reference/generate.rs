@@ -47,6 +47,7 @@ pub(crate) fn regex(pattern: &str) -> PolicyRegex {
     PolicyRegex { pattern: pattern.to_owned(), automaton }
 }
 
+/// One of ten fixed expressions.
 fn regexes() -> impl Strategy<Value = PolicyRegex> + Clone {
     thread_local! {
         static MADE: Vec<PolicyRegex> =
@@ -57,10 +58,12 @@ fn regexes() -> impl Strategy<Value = PolicyRegex> + Clone {
     (0..10usize).prop_map(|at| MADE.with(|made| made[at].clone()))
 }
 
+/// An effect, half of the time `allow`.
 fn effect() -> impl Strategy<Value = Effect> + Clone {
     select(vec![Effect::Allow, Effect::Allow, Effect::Ask, Effect::Deny])
 }
 
+/// A rule in one of three sandboxes or in none named; a deny has none.
 fn rule() -> impl Strategy<Value = PolicyRule> + Clone {
     (effect(), prop_oneof![2 => Just(None), 1 => (0..3u8).prop_map(Some)]).prop_map(
         |(effect, sandbox)| PolicyRule {
@@ -73,6 +76,7 @@ fn rule() -> impl Strategy<Value = PolicyRule> + Clone {
     )
 }
 
+/// One or two of these texts as alternatives.
 fn literals(of: &'static [&'static str]) -> BoxedStrategy<Vec<KeyPattern>> {
     let some = vec(select(of), 1..3);
     some.prop_map(|mut texts| {
@@ -82,22 +86,27 @@ fn literals(of: &'static [&'static str]) -> BoxedStrategy<Vec<KeyPattern>> {
     .boxed()
 }
 
+/// One of these globs.
 fn globs(of: &'static [&'static str]) -> BoxedStrategy<Vec<KeyPattern>> {
     select(of).prop_map(|glob| vec![KeyPattern::Glob(glob.to_owned())]).boxed()
 }
 
+/// The key for everything else.
 fn any_key(subject: KeySubject) -> BoxedStrategy<MatchKey> {
     Just(MatchKey { subject, patterns: vec![KeyPattern::Any] }).boxed()
 }
 
+/// A key with one of these lists of alternatives.
 fn keys(subject: KeySubject, patterns: BoxedStrategy<Vec<KeyPattern>>) -> BoxedStrategy<MatchKey> {
     patterns.prop_map(move |patterns| MatchKey { subject, patterns }).boxed()
 }
 
+/// A key with one expression.
 fn regex_keys(subject: KeySubject) -> BoxedStrategy<MatchKey> {
     regexes().prop_map(move |r| MatchKey { subject, patterns: vec![KeyPattern::Regex(r)] }).boxed()
 }
 
+/// A mode or an agent, which may be a key at any depth.
 fn mode_or_agent() -> BoxedStrategy<MatchKey> {
     prop_oneof![
         keys(KeySubject::Mode, literals(&MODES)),
@@ -106,6 +115,7 @@ fn mode_or_agent() -> BoxedStrategy<MatchKey> {
     .boxed()
 }
 
+/// A key below `Bash`: words, options, patterns, the end, a mode or an agent.
 fn word_key() -> BoxedStrategy<MatchKey> {
     prop_oneof![
         6 => keys(KeySubject::Word, literals(&WORDS)),
@@ -121,6 +131,7 @@ fn word_key() -> BoxedStrategy<MatchKey> {
     .boxed()
 }
 
+/// A host as a sandbox names it.
 pub(crate) fn host_patterns() -> BoxedStrategy<HostPattern> {
     prop_oneof![
         select(HOSTS.to_vec()).prop_map(|name| HostPattern::Name(name.to_owned())),
@@ -132,6 +143,7 @@ pub(crate) fn host_patterns() -> BoxedStrategy<HostPattern> {
     .boxed()
 }
 
+/// A key below `WebFetch`, or a mode or agent.
 fn host_key() -> BoxedStrategy<MatchKey> {
     const NAMES: [&str; 7] =
         ["a.test", "*.a.test", "=a.test", "b.a.test", "*.test", "=c.b.a.test", "localhost"];
@@ -150,6 +162,7 @@ fn host_key() -> BoxedStrategy<MatchKey> {
     .boxed()
 }
 
+/// A path pattern of any form, without linked worktrees.
 pub(crate) fn path_pattern() -> BoxedStrategy<PathPattern> {
     let bases = select(vec!["/", "$PWD", "$PWD/a", "$HOME", "/usr", "$PWD/a/secret", "/h/app/A"]);
     let text = str::to_owned;
@@ -164,6 +177,7 @@ pub(crate) fn path_pattern() -> BoxedStrategy<PathPattern> {
     .boxed()
 }
 
+/// A key below a file tool, or a mode or agent.
 fn path_key() -> BoxedStrategy<MatchKey> {
     let paths = vec(path_pattern().prop_map(KeyPattern::Path), 1..3);
     prop_oneof![
@@ -174,6 +188,7 @@ fn path_key() -> BoxedStrategy<MatchKey> {
     .boxed()
 }
 
+/// The name of a field, the key for all fields, or a mode or agent.
 fn field_key() -> BoxedStrategy<MatchKey> {
     prop_oneof![
         6 => keys(KeySubject::Field, literals(&FIELDS)),
@@ -183,6 +198,7 @@ fn field_key() -> BoxedStrategy<MatchKey> {
     .boxed()
 }
 
+/// A value of a field.
 fn value_key() -> BoxedStrategy<MatchKey> {
     prop_oneof![
         4 => keys(KeySubject::Value, literals(&VALUES)),
@@ -209,6 +225,7 @@ fn below(key: &MatchKey, depth: u32, at: TreeLevel) -> BoxedStrategy<MatchNode> 
     prop_oneof![2 => leaf, 3 => tree(depth - 1, next, 1..4).prop_map(MatchNode::Tree)].boxed()
 }
 
+/// The kind of keys at one depth of a tree.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum TreeLevel {
     Top,
@@ -219,6 +236,7 @@ pub(crate) enum TreeLevel {
     Value,
 }
 
+/// Some branches of one level, up to the remaining depth.
 fn tree(
     depth: u32,
     at: TreeLevel,
@@ -243,6 +261,8 @@ pub(crate) fn branch(depth: u32, at: TreeLevel) -> BoxedStrategy<MatchBranch> {
     .boxed()
 }
 
+/// A key at the root: a tool with keys that fit it, or a mode or agent with more roots
+/// below.
 fn top_branch(depth: u32) -> BoxedStrategy<MatchBranch> {
     let tool = |name: &'static str, at| {
         let key = MatchKey {
@@ -273,10 +293,12 @@ fn top_branch(depth: u32) -> BoxedStrategy<MatchBranch> {
     proptest::strategy::Union::new_weighted(kinds).boxed()
 }
 
+/// A key with a rule directly below it.
 fn leaf_branch(key: BoxedStrategy<MatchKey>) -> BoxedStrategy<MatchBranch> {
     (key, rule()).prop_map(|(key, rule)| MatchBranch { key, then: MatchNode::Rule(rule) }).boxed()
 }
 
+/// A rule, or more often a tree while depth remains.
 fn node(depth: u32, at: TreeLevel) -> BoxedStrategy<MatchNode> {
     let leaf = rule().prop_map(MatchNode::Rule).boxed();
     if depth == 0 {
@@ -285,20 +307,24 @@ fn node(depth: u32, at: TreeLevel) -> BoxedStrategy<MatchNode> {
     prop_oneof![1 => leaf, 5 => tree(depth - 1, at, 1..5).prop_map(MatchNode::Tree)].boxed()
 }
 
+/// At least one capability.
 fn caps() -> impl Strategy<Value = FileCaps> + Clone {
     (1..32u8).prop_map(|bits| FileCaps::from_bits(bits).unwrap())
 }
 
+/// Any place for changes.
 fn writes() -> impl Strategy<Value = WriteTarget> {
     prop_oneof![Just(WriteTarget::InPlace), Just(WriteTarget::Session), Just(WriteTarget::Project)]
 }
 
+/// A file rule without a place in the source.
 pub(crate) fn fs_rule() -> impl Strategy<Value = FsRule> {
     (path_pattern(), effect(), caps(), writes()).prop_map(|(pattern, effect, caps, writes)| {
         FsRule { pattern, effect, caps, writes, span: PolicySpan::default() }
     })
 }
 
+/// Any form of network access.
 fn net() -> BoxedStrategy<NetworkAccess> {
     let ports = select(vec![vec![], vec![443], vec![80, 8080]]);
     let line = (host_patterns(), ports, effect()).prop_map(|(host, ports, effect)| NetRule {
@@ -317,6 +343,7 @@ fn net() -> BoxedStrategy<NetworkAccess> {
     .boxed()
 }
 
+/// A sandbox without a name; one of eight is unrestricted.
 fn sandbox() -> impl Strategy<Value = Sandbox> {
     (effect(), vec(fs_rule(), 0..5), net(), 0..8u8).prop_map(|(default, fs, net, unrestricted)| {
         Sandbox {
@@ -331,6 +358,8 @@ fn sandbox() -> impl Strategy<Value = Sandbox> {
     })
 }
 
+/// Settings with each field mostly left out. Sandboxes are numbers until [`number`] names
+/// them.
 fn settings() -> impl Strategy<Value = LayerSettings> {
     (
         weighted(0.3, rule()),
@@ -347,6 +376,7 @@ fn settings() -> impl Strategy<Value = LayerSettings> {
         })
 }
 
+/// A layer with one or two groups and three sandboxes. Only a project may be untrusted.
 pub(crate) fn layer(kind: LayerKind) -> impl Strategy<Value = Layer> {
     let group =
         (select(vec!["", "p"]), tree(3, TreeLevel::Top, 1..5)).prop_map(|(name, branches)| {
@@ -426,6 +456,7 @@ pub(crate) fn number(layers: &mut [Layer]) {
     }
 }
 
+/// Calls `to` with every rule of a tree.
 pub(crate) fn each_rule(branches: &mut [MatchBranch], to: &mut impl FnMut(&mut PolicyRule)) {
     for branch in branches {
         match &mut branch.then {
@@ -485,6 +516,7 @@ pub(crate) fn command() -> impl Strategy<Value = String> {
         .prop_map(|(program, arguments)| [vec![program], arguments].concat().join(" "))
 }
 
+/// One to three commands, or one inside `eval`.
 fn script() -> impl Strategy<Value = String> {
     prop_oneof![
         8 => vec(command(), 1..4).prop_map(|commands| commands.join(" && ")),
@@ -492,6 +524,7 @@ fn script() -> impl Strategy<Value = String> {
     ]
 }
 
+/// An action of any kind, with known and unknown words, paths, hosts or fields.
 pub(crate) fn action() -> impl Strategy<Value = Action> {
     let file = (select(PATHS.to_vec()), caps(), any::<bool>())
         .prop_map(|(path, needs, caseless)| FileUse { path: path.into(), needs, caseless });

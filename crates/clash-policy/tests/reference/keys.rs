@@ -24,6 +24,7 @@ pub(crate) struct KeyProgress {
 /// word it matches.
 pub(crate) type KeyRank = (u8, i64, i64, u8, usize, usize);
 
+/// One match of a key.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct KeyMatch {
     pub(crate) rank: KeyRank,
@@ -41,11 +42,13 @@ const PATH: u8 = 3;
 const PATTERN: u8 = 4;
 const ANY: u8 = 5;
 
+/// True for words and options other than `glob("**")`.
 pub(crate) fn names_a_command(key: &MatchKey) -> bool {
     let about = matches!(key.subject, KeySubject::Word | KeySubject::Option);
     about && key.patterns.iter().all(|pattern| *pattern != KeyPattern::Any)
 }
 
+/// Every match of one key after the keys above, with the progress behind it.
 pub(crate) fn ways(
     key: &MatchKey,
     order: usize,
@@ -80,6 +83,7 @@ pub(crate) fn ways(
     found
 }
 
+/// The first three parts of the rank: the kind of key, and two lengths as negative numbers.
 fn specificity(
     subject: KeySubject,
     pattern: &KeyPattern,
@@ -117,8 +121,10 @@ fn specificity(
     }
 }
 
+/// The matches of one pattern: whether each is certain, and the progress behind it.
 type KeyMatches = Vec<(bool, KeyProgress)>;
 
+/// True if a text pattern matches a whole text. Paths and hosts match no text.
 fn is(pattern: &KeyPattern, text: &str) -> bool {
     match pattern {
         KeyPattern::Any => true,
@@ -129,11 +135,12 @@ fn is(pattern: &KeyPattern, text: &str) -> bool {
     }
 }
 
+/// A certain match if there is a text and the pattern matches it.
 fn text(pattern: &KeyPattern, text: Option<&str>, state: KeyProgress) -> KeyMatches {
     text.filter(|text| is(pattern, text)).map(|_| (true, state)).into_iter().collect()
 }
 
-/// The words of the command; `None` for an opaque command and for other tools.
+/// The words of the command; `None` for an opaque command, none for other tools.
 fn words<'a>(thing: ReferenceSubject<'a>) -> Option<&'a [ShellWord]> {
     match thing.command {
         Some(command) if command.opaque.is_some() => None,
@@ -175,10 +182,13 @@ fn word(pattern: &KeyPattern, state: KeyProgress, thing: ReferenceSubject<'_>) -
     found
 }
 
+/// The name of a program without its directories.
 fn base_name(program: &str) -> &str {
     program.split('/').next_back().unwrap()
 }
 
+/// The uncertain matches of a word where options may take values, up to the first word that
+/// is unknown or cannot be a value.
 fn possible(pattern: &KeyPattern, words: &[ShellWord], state: KeyProgress) -> KeyMatches {
     let mut found = Vec::new();
     let mut may_be_value = false;
@@ -279,6 +289,7 @@ fn option(pattern: &KeyPattern, state: KeyProgress, thing: ReferenceSubject<'_>)
     if sure || possible { vec![(sure && !state.wild, state)] } else { Vec::new() }
 }
 
+/// The end of the command: certain if no word is left, possible if only unknown ones are.
 fn end(state: KeyProgress, thing: ReferenceSubject<'_>) -> KeyMatches {
     let Some(words) = words(thing) else { return Vec::new() };
     let rest = words.get(state.used..).unwrap_or_default();
@@ -289,6 +300,7 @@ fn end(state: KeyProgress, thing: ReferenceSubject<'_>) -> KeyMatches {
     vec![(rest.is_empty() && !state.wild, state)]
 }
 
+/// The host of the action; certain or not at all. `=name` leaves out subdomains.
 fn host(pattern: &KeyPattern, state: KeyProgress, thing: ReferenceSubject<'_>) -> KeyMatches {
     let matches = match (pattern, thing.host) {
         (KeyPattern::Any, _) => true,
@@ -303,6 +315,7 @@ fn host(pattern: &KeyPattern, state: KeyProgress, thing: ReferenceSubject<'_>) -
     if matches { vec![(true, state)] } else { Vec::new() }
 }
 
+/// The file of the action. A pattern that matches only a directory above it is uncertain.
 fn path(pattern: &KeyPattern, state: KeyProgress, thing: ReferenceSubject<'_>) -> KeyMatches {
     match (pattern, thing.file) {
         (KeyPattern::Any, _) => vec![(true, state)],
@@ -314,6 +327,8 @@ fn path(pattern: &KeyPattern, state: KeyProgress, thing: ReferenceSubject<'_>) -
     }
 }
 
+/// Every field of the input with this name. Patterns other than any and a literal match
+/// none.
 fn field(pattern: &KeyPattern, state: KeyProgress, thing: ReferenceSubject<'_>) -> KeyMatches {
     match pattern {
         KeyPattern::Any => vec![(true, state)],

@@ -29,6 +29,7 @@ pub(crate) struct ReferenceSubject<'a> {
     pub(crate) fields: &'a [InputField],
 }
 
+/// Why a part has its effect. Rules are named by their lines, which are unique in a test.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ReferenceCause {
     /// By the line of the rule.
@@ -38,6 +39,7 @@ pub(crate) enum ReferenceCause {
     Cage,
 }
 
+/// The decision about one command, path or host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ReferencePart {
     pub(crate) effect: Effect,
@@ -47,6 +49,8 @@ pub(crate) struct ReferencePart {
     pub(crate) judged: Option<(Effect, Option<u32>)>,
 }
 
+/// The decision about a whole action. `mix` says that its commands belong in different
+/// sandboxes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ReferenceDecision {
     pub(crate) effect: Effect,
@@ -55,6 +59,7 @@ pub(crate) struct ReferenceDecision {
     pub(crate) parts: Vec<ReferencePart>,
 }
 
+/// Decides an action. The layers must contain a trusted default and default sandbox.
 pub(crate) fn decide(
     layers: &[Layer],
     action: &Action,
@@ -113,11 +118,13 @@ struct ReferenceClaim<'a> {
 }
 
 impl ReferenceClaim<'_> {
+    /// The effect of the rule; at least ask in an untrusted layer.
     fn effect(&self) -> Effect {
         if self.trusted { self.rule.effect } else { self.rule.effect.max(Effect::Ask) }
     }
 }
 
+/// The layers with their settings worked out.
 struct ReferencePolicy<'a> {
     layers: Vec<&'a Layer>,
     /// The default rule, and the effect after layers that can only tighten.
@@ -127,6 +134,8 @@ struct ReferencePolicy<'a> {
 }
 
 impl<'a> ReferencePolicy<'a> {
+    /// Finds the first trusted default, which untrusted layers can tighten, and drops the
+    /// built-in layer if `harness_defaults` is false.
     fn new(all: &'a [Layer]) -> Self {
         let trusted = || all.iter().filter(|layer| layer.trusted);
         let default = trusted().find_map(|layer| layer.settings.default.as_ref()).unwrap();
@@ -147,11 +156,13 @@ impl<'a> ReferencePolicy<'a> {
         }
     }
 
+    /// The sandbox that a part names.
     fn sandbox(&self, part: &ReferencePart) -> Option<&'a Sandbox> {
         let name = part.sandbox.as_ref()?;
         self.all.iter().flat_map(|layer| &layer.sandboxes).find(|s| s.name == *name)
     }
 
+    /// The default as a part, and whether it names its sandbox itself.
     fn by_default(&self) -> (ReferencePart, bool) {
         let (rule, effect) = self.default;
         let sandbox = rule.sandbox.as_deref();
@@ -164,6 +175,8 @@ impl<'a> ReferencePolicy<'a> {
         (part, sandbox.is_some())
     }
 
+    /// Decides each command. Commands that need no rule run in the sandbox of the others;
+    /// if all sandboxes are open, it is the one of the default.
     fn script(&self, commands: &[ShellCommand], thing: ReferenceSubject<'_>) -> ReferenceDecision {
         let needs_none = |command: &ShellCommand| {
             clash_shell::is_inert(command) || clash_shell::is_filter(command)
@@ -203,6 +216,8 @@ impl<'a> ReferencePolicy<'a> {
         decision
     }
 
+    /// Decides one path by its rule and the sandbox's answer. A change below the cage is
+    /// denied.
     fn file(&self, file: &FileUse, thing: ReferenceSubject<'_>) -> ReferencePart {
         if file.needs.intersects(FileCaps::CHANGE) && files::is_caged(file, thing.context) {
             return ReferencePart {
@@ -217,6 +232,7 @@ impl<'a> ReferencePolicy<'a> {
         part
     }
 
+    /// The rule that decides, or the default; and whether it names its sandbox itself.
     fn ruled(&self, thing: ReferenceSubject<'_>) -> (ReferencePart, bool) {
         self.rule(thing, false, self.default.1).unwrap_or_else(|| self.by_default())
     }
@@ -349,6 +365,7 @@ struct RuleReading<'a> {
 }
 
 impl RuleReading<'_> {
+    /// True if no step is doubtful.
     fn sure(&self) -> bool {
         self.steps.iter().all(|step| step.sure)
     }
@@ -403,6 +420,7 @@ fn readings<'a>(
     found
 }
 
+/// Adds all rules with the keys above each and their indices.
 fn collect<'a>(
     branches: &'a [MatchBranch],
     above: &mut Vec<(usize, &'a MatchKey)>,

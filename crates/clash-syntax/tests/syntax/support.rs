@@ -235,14 +235,17 @@ fn expression() -> impl Strategy<Value = Vec<String>> {
     })
 }
 
+/// The tokens of a text that has a space between each two.
 fn words(text: &str) -> Vec<String> {
     text.split_whitespace().map(str::to_owned).collect()
 }
 
+/// The tokens of all parts in order.
 fn join<const N: usize>(parts: [Vec<String>; N]) -> Vec<String> {
     parts.concat()
 }
 
+/// Items between brackets with commas; `comma` adds one behind the last.
 fn bracketed(open: &str, items: Vec<Vec<String>>, close: &str, comma: bool) -> Vec<String> {
     let mut result = words(open);
     let count = items.len();

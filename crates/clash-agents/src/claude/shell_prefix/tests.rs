@@ -17,7 +17,7 @@ fn script(shell_string: &str) -> Option<String> {
 
 /// Captured from the real client; only the home directory is shortened.
 #[test]
-fn reads_what_the_client_sends() {
+fn commands_captured_from_the_client_are_read() {
     for (eval, want) in [
         ("eval 'echo hi' < /dev/null", "echo hi"),
         ("eval false < /dev/null", "false"),
@@ -233,6 +233,7 @@ fn bash_agrees_on_what_was_quoted() {
     }
 }
 
+/// The next number of a fixed random sequence.
 fn next(seed: &mut u64) -> u64 {
     *seed ^= *seed << 13;
     *seed ^= *seed >> 7;

@@ -11,6 +11,7 @@ fn inspect(text: &str) -> Result<FoundEntries, SettingsError> {
     super::inspect(text, &FORMAT)
 }
 
+/// The entries of a clash whose path contains a space.
 fn wiring() -> HookEntries {
     HookEntries {
         format: &FORMAT,
@@ -19,6 +20,7 @@ fn wiring() -> HookEntries {
     }
 }
 
+/// The text as JSON, without a byte order mark.
 fn json(text: &str) -> Value {
     serde_json::from_str(text.trim_start_matches('\u{feff}')).expect(text)
 }
@@ -33,6 +35,7 @@ fn there_and_back(text: &str) -> String {
     uninstall(&installed).expect(&installed)
 }
 
+/// Fails unless the second document is the first one with clash's hooks and prefix.
 fn assert_only_added(before: &str, after: &str) {
     let (before, after) = (json(before), json(after));
     let empty = serde_json::Map::new();
@@ -58,7 +61,7 @@ fn assert_only_added(before: &str, after: &str) {
 }
 
 #[test]
-fn a_new_file() {
+fn an_empty_file_gets_all_entries() {
     let text = install("", &wiring()).expect("an empty file");
     let start = r#"{
   "env": {
@@ -251,9 +254,11 @@ fn any_document_comes_back_byte_for_byte() {
     }
 }
 
+/// A fixed random sequence.
 struct Random(u64);
 
 impl Random {
+    /// A number below `end`.
     fn below(&mut self, end: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -262,7 +267,8 @@ impl Random {
     }
 }
 
-/// White space: none, one space, lines of two sorts, or anything at all.
+/// White space by the style: none, line ends with two sorts of indentation, or anything at
+/// all.
 fn space(random: &mut Random, style: u64, depth: usize) -> String {
     match style {
         0 => String::new(),
@@ -274,6 +280,7 @@ fn space(random: &mut Random, style: u64, depth: usize) -> String {
     }
 }
 
+/// Items between brackets, laid out in the style.
 fn list(
     random: &mut Random,
     style: u64,
@@ -295,6 +302,7 @@ fn list(
     text
 }
 
+/// A JSON object, laid out in the style.
 fn object(random: &mut Random, style: u64, depth: usize, members: Vec<(&str, String)>) -> String {
     let gap = if style == 0 { "" } else { " " };
     let members = members.into_iter().map(|(key, value)| format!("\"{key}\":{gap}{value}"));
@@ -302,6 +310,7 @@ fn object(random: &mut Random, style: u64, depth: usize, members: Vec<(&str, Str
     list(random, style, depth, ['{', '}'], members)
 }
 
+/// Any JSON value; beyond a depth only simple ones.
 fn some(random: &mut Random, style: u64, depth: usize) -> String {
     match random.below(if depth > 4 { 4 } else { 6 }) {
         0 => "\"}],\\\" \\u00e9 ☃\"".into(),
@@ -322,6 +331,7 @@ fn some(random: &mut Random, style: u64, depth: usize) -> String {
     }
 }
 
+/// Random groups of hooks for one event.
 fn event(random: &mut Random, style: u64) -> String {
     let groups = (0..random.below(3)).map(|_| {
         let hooks = (0..random.below(3)).map(|_| some(random, style, 6)).collect();
@@ -332,6 +342,7 @@ fn event(random: &mut Random, style: u64) -> String {
     list(random, style, 3, ['[', ']'], groups)
 }
 
+/// Random settings of Claude Code, each member in half of them.
 fn document(random: &mut Random, style: u64) -> String {
     let mut members = Vec::new();
     for key in ["model", "env", "x", "hooks", "y"] {
