@@ -139,8 +139,8 @@ fn is_inheritable(fd: i32) -> bool {
     flags.is_ok_and(|flags| !flags.contains(rustix::io::FdFlags::CLOEXEC))
 }
 
-/// Sends the received signals to the launcher. A command in the door's process group gets
-/// those of the terminal from the kernel itself.
+/// Sends the received signals but SIGCHLD to the launcher. A command in the door's process
+/// group gets those of the terminal from the kernel itself.
 fn forward_signals(
     socket: &OwnedFd,
     signals: impl Iterator<Item = ReceivedSignal>,

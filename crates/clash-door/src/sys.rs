@@ -29,8 +29,8 @@ impl SignalMask {
 }
 
 impl SignalMask {
-    /// True for a signal that ends a process without a handler, and that the caller neither
-    /// blocked nor ignored.
+    /// True for SIGHUP, SIGINT, SIGQUIT and SIGTERM, unless the caller blocked or ignored
+    /// the signal.
     pub(super) fn is_deadly(&self, signal: c_int) -> bool {
         let ends = [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM].contains(&signal);
         let mut now = MaybeUninit::<libc::sigaction>::zeroed();

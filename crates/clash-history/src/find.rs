@@ -150,7 +150,7 @@ pub fn all_histories(roots: &HistoryRoots) -> Vec<HistoryFile> {
     sorted(found)
 }
 
-/// The newest history.
+/// The history that was written last; an error if there is none.
 pub fn latest_history(roots: &HistoryRoots) -> Result<HistoryFile, HistoryError> {
     all_histories(roots).pop().ok_or(HistoryError::None)
 }

@@ -419,8 +419,9 @@ impl ImportedNet {
 type HostRule = (KeyDraft, Effect, Vec<EntryOrigin>);
 
 impl HostRules {
-    /// The rules by key, and the origins of allows that stay out: those that a deny covers,
-    /// however long they are, and those without a key.
+    /// The rules by key, denied addresses last; and the origins of allows and asks that
+    /// stay out: those that a stricter rule covers, however long they are, and allows
+    /// without a key.
     fn resolve(&self) -> (Vec<HostRule>, Vec<EntryOrigin>) {
         let (mut rules, mut lost): (Vec<HostRule>, Vec<EntryOrigin>) = (Vec::new(), Vec::new());
         let restricted: Vec<(&ImportedHost, Effect)> = self

@@ -132,7 +132,7 @@ fn uncalled_functions_are_found_in_the_order_of_the_script() {
 }
 
 #[test]
-fn deep_nests_are_refused_and_do_not_overflow() {
+fn no_deep_nest_overflows_or_counts_as_no_command() {
     let nests: &[(&str, &str)] = &[
         ("(", ")"),
         ("{ ", "; }"),

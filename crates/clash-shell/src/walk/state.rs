@@ -39,8 +39,8 @@ impl VariableValue {
     }
 }
 
-/// True for a number with or without a sign. The empty text counts too: bash takes it for
-/// 0.
+/// True for digits, with or without signs before them. The empty text and signs alone count
+/// too: bash takes them for 0, or fails.
 pub(super) fn is_number(text: &str) -> bool {
     let digits = text.trim_start_matches(['-', '+']);
     digits.bytes().all(|b| b.is_ascii_digit())
