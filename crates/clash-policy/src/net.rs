@@ -26,8 +26,8 @@ pub enum NetworkAccess {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NetRule {
     pub host: HostPattern,
-    /// Empty: for an allow 443, 80 and 22 (git over ssh); for a deny, an ask and
-    /// `localhost()` every port.
+    /// Empty: for an allow 443 and 80, and 22 of a git host and of addresses; for a deny, an
+    /// ask and `localhost()` every port.
     pub ports: Vec<u16>,
     pub effect: Effect,
     pub span: PolicySpan,
@@ -110,6 +110,18 @@ fn within(address: IpAddr, base: IpAddr, bits: u8) -> bool {
     width == base_width && address.checked_shr(ignored) == base.checked_shr(ignored)
 }
 
+/// Words that name git services. Only these hosts get port 22 without saying so.
+const GIT_SERVICES: [&str; 7] =
+    ["git", "bitbucket", "codeberg", "sourcehut", "forge", "gerrit", "vs-ssh"];
+
+/// True if the name looks like a git service, for example `github.com` or `git.example.org`.
+pub fn is_git_host(host: &str) -> bool {
+    host.split('.').any(|label| GIT_SERVICES.iter().any(|word| label.contains(word)))
+        || host == "sr.ht"
+        || host.ends_with(".sr.ht")
+        || host == "ssh.dev.azure.com"
+}
+
 impl NetworkAccess {
     /// The effect for a host and port, and the rule that decided; `None` if no rule covers
     /// both. The longest name wins. Of two rules with the same name, the stricter wins.
@@ -123,7 +135,11 @@ impl NetworkAccess {
         // A deny or ask without ports covers every port.
         let covers = |rule: &NetRule| match rule.ports.as_slice() {
             [] if rule.effect > Effect::Allow || rule.host == HostPattern::Localhost => true,
-            [] => matches!(port, 22 | 80 | 443),
+            [] => match (port, &rule.host) {
+                (80 | 443, _) | (22, HostPattern::Addresses { .. }) => true,
+                (22, _) => is_git_host(host),
+                _ => false,
+            },
             ports => ports.contains(&port),
         };
         let best = rules
@@ -158,6 +174,8 @@ mod tests {
         let effect = |host, port| net.judge(host, port).0;
         assert_eq!(effect("api.github.com", 443), Effect::Allow);
         assert_eq!(effect("api.github.com", 8443), Effect::Ask);
+        assert_eq!(effect("github.com", 22), Effect::Allow);
+        assert_eq!(effect("example.io", 22), Effect::Ask);
         assert_eq!(effect("x.evil.github.com", 8443), Effect::Deny);
         assert_eq!(effect("example.io", 443), Effect::Allow);
         assert_eq!(effect("example.io", 80), Effect::Ask);

@@ -120,9 +120,13 @@ pub(crate) fn host(sandbox: &Sandbox, host: &str, port: u16) -> (Effect, Option<
         NetworkAccess::Allow => (Effect::Allow, None),
         NetworkAccess::Ask => (Effect::Ask, None),
         NetworkAccess::Hosts { rules, default } => {
-            let covers = |ports: &[u16], effect, local| match ports {
-                [] if effect > Effect::Allow || local => true,
-                [] => [22, 80, 443].contains(&port),
+            let git = clash_policy::net::is_git_host(host);
+            let covers = |ports: &[u16], effect, host: &HostPattern| match ports {
+                [] if effect > Effect::Allow || *host == HostPattern::Localhost => true,
+                [] if matches!(host, HostPattern::Addresses { .. }) || git => {
+                    [22, 80, 443].contains(&port)
+                }
+                [] => [80, 443].contains(&port),
                 ports => ports.contains(&port),
             };
             let length = |host: &HostPattern| match host {
@@ -132,8 +136,7 @@ pub(crate) fn host(sandbox: &Sandbox, host: &str, port: u16) -> (Effect, Option<
                 HostPattern::Localhost => usize::MAX,
             };
             let matching = rules.iter().enumerate().filter(|(_, rule)| {
-                let local = rule.host == HostPattern::Localhost;
-                rule.host.matches(host) && covers(&rule.ports, rule.effect, local)
+                rule.host.matches(host) && covers(&rule.ports, rule.effect, &rule.host)
             });
             let best = matching.max_by_key(|(at, rule)| (length(&rule.host), rule.effect, *at));
             best.map_or((*default, None), |(_, rule)| (rule.effect, Some(rule.span.line)))
