@@ -5,7 +5,8 @@
 //! --deny-literal CAPS FILE --glob CAPS DIR PATTERN --deny-glob CAPS DIR PATTERN
 //! --regex CAPS DIR PATTERN --deny-regex CAPS DIR PATTERN
 //! --children CAPS DIR --deny-children CAPS DIR --default-allow --unprotect PATH
-//! --net deny|allow --localhost PORT --serve PORT --cwd DIR --home DIR --project DIR --tmp DIR
+//! --net deny|allow --host-rule 'allow NAME' --hosts FILE --resolver FILE --proxy URL
+//! --records FILE --localhost PORT --serve PORT --cwd DIR --home DIR --project DIR --tmp DIR
 //! --session-tmp DIR --lifetime WORD --cage PATH --former-links FILE --host FILE --simulate HOST --ahead --unprotected --limit NAME N --show -- cmd …`
 //!
 //! `--ahead` starts the helper process whatever the host can do, as after a wrong record.
@@ -24,8 +25,11 @@ use clash_policy::{
 };
 use clash_sandbox::disk::Disk;
 use clash_sandbox::facts::{HostFacts, RoomSupport};
+use clash_sandbox::gate::{ConnectionRecord, GateQuestion, GateService, Upstream, UpstreamProxy};
 use clash_sandbox::host;
-use clash_sandbox::launch::{LaunchCommand, LaunchError, LaunchHelper, run};
+use clash_sandbox::launch::{
+    LaunchCommand, LaunchError, LaunchHelper, LaunchServices, run_with_services,
+};
 use clash_sandbox::plan::report::PlanReport;
 use clash_sandbox::plan::{CagePaths, PlanRequest, SandboxPlan, TemporaryPaths, plan_with_report};
 use clash_sandbox::planted::NoOtherSandboxes;
@@ -42,6 +46,9 @@ struct RoomOptions {
     host: Option<HostFacts>,
     ahead: bool,
     show: bool,
+    upstream: Upstream,
+    /// A file for the records of the gate.
+    records: Option<PathBuf>,
 }
 
 fn main() -> ExitCode {
@@ -74,6 +81,8 @@ impl RoomOptions {
             host: None,
             ahead: false,
             show: false,
+            upstream: Upstream::default(),
+            records: None,
         }
     }
 
@@ -106,6 +115,11 @@ impl RoomOptions {
             }
             "--limit" => self.set_limit(&value(), &value()),
             "--localhost" => sandbox.net = localhost(&value()),
+            "--host-rule" => add_host_rule(&mut sandbox.net, &value())?,
+            "--resolver" => self.upstream.resolver_file = PathBuf::from(value()),
+            "--hosts" => self.upstream.hosts_file = PathBuf::from(value()),
+            "--proxy" => self.upstream.proxy = UpstreamProxy::parse(&value(), ""),
+            "--records" => self.records = Some(PathBuf::from(value())),
             "--serve" => sandbox.serve.push(value().parse().unwrap_or(0)),
             "--net" => {
                 sandbox.net =
@@ -191,9 +205,80 @@ fn localhost(port: &str) -> NetworkAccess {
     NetworkAccess::Hosts { rules: vec![rule], default: Effect::Deny }
 }
 
+/// Adds `allow NAME`, `deny NAME` or `ask NAME`. A name may be `=name` (exactly), `name:port`,
+/// an address or a range, or `default`.
+fn add_host_rule(net: &mut NetworkAccess, text: &str) -> Result<(), String> {
+    let (effect, host) = text.split_once(' ').ok_or("a rule is `allow NAME`")?;
+    let effect = match effect {
+        "allow" => Effect::Allow,
+        "ask" => Effect::Ask,
+        _ => Effect::Deny,
+    };
+    let (mut rules, mut default) = match std::mem::replace(net, NetworkAccess::Deny) {
+        NetworkAccess::Hosts { rules, default } => (rules, default),
+        _ => (Vec::new(), Effect::Deny),
+    };
+    if host == "default" {
+        default = effect;
+    } else {
+        let (host, ports) = match host.rsplit_once(':') {
+            Some((host, port)) if !host.contains(':') => {
+                (host, vec![port.parse().map_err(|_| format!("`{port}` is no port"))?])
+            }
+            _ => (host, Vec::new()),
+        };
+        let (address, bits) = host.split_once('/').unwrap_or((host, ""));
+        let host = match (address.parse::<std::net::IpAddr>(), host.strip_prefix('=')) {
+            (Ok(base), _) => {
+                let width = if base.is_ipv4() { 32 } else { 128 };
+                HostPattern::Addresses { base, bits: bits.parse().unwrap_or(width) }
+            }
+            (_, Some(exact)) => HostPattern::Exact(exact.to_owned()),
+            _ => HostPattern::Name(host.to_owned()),
+        };
+        rules.push(NetRule { host, ports, effect, span: PolicySpan::default() });
+    }
+    *net = NetworkAccess::Hosts { rules, default };
+    Ok(())
+}
+
+/// Writes the records of the gate to a file, one a line.
+struct RecordedGate {
+    upstream: Upstream,
+    records: Option<PathBuf>,
+}
+
+impl GateService for RecordedGate {
+    fn record(&self, record: &ConnectionRecord) {
+        use std::io::Write;
+        let Some(path) = &self.records else { return };
+        let ConnectionRecord { program, name, address, port, outcome, sent, received, .. } = record;
+        let text = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
+        let (program, name) = (text(program.clone()), text(name.clone()));
+        let address = text(address.map(|address| address.to_string()));
+        let port = text(port.map(|port| port.to_string()));
+        let line = format!("{program} {name} {address} {port} {outcome:?} {sent} {received}\n");
+        let file = std::fs::File::options().append(true).create(true).open(path);
+        let _ = file.and_then(|mut file| file.write_all(line.as_bytes()));
+    }
+
+    fn ask(&self, question: &GateQuestion) -> bool {
+        question.host.starts_with("yes")
+    }
+
+    fn can_ask(&self) -> bool {
+        true
+    }
+
+    fn upstream(&self) -> Upstream {
+        self.upstream.clone()
+    }
+}
+
 /// Plans and becomes the command. Returns the exit status of a failure.
 fn launch(options: RoomOptions, program: OsString, args: Vec<OsString>) -> ExitCode {
-    let RoomOptions { sandbox, cwd, home, project, tmp, session, cage, host, ahead, show } =
+    let gate = RecordedGate { upstream: options.upstream, records: options.records };
+    let RoomOptions { sandbox, cwd, home, project, tmp, session, cage, host, ahead, show, .. } =
         options;
     let places = PolicyPlaces {
         project,
@@ -228,8 +313,9 @@ fn launch(options: RoomOptions, program: OsString, args: Vec<OsString>) -> ExitC
         print(&plan, &report);
     }
     let (env, _) = clash_sandbox::environment::scrub(std::env::vars_os(), &[]);
-    let error =
-        run(&plan, &LaunchCommand { program, args, env, cwd, ..LaunchCommand::default() }, helper);
+    let command = LaunchCommand { program, args, env, cwd, ..LaunchCommand::default() };
+    let services = LaunchServices { doors: None, gate: Some(&gate) };
+    let error = run_with_services(&plan, &command, helper, services);
     let cause = std::error::Error::source(&error).map(|e| format!(": {e}")).unwrap_or_default();
     eprintln!("room: {error}{cause}");
     ExitCode::from(match error {

@@ -41,6 +41,7 @@ pub use error::LaunchError;
 pub use phase::LaunchPhase;
 
 use crate::door::DoorService;
+use crate::gate::GateService;
 use crate::plan::SandboxPlan;
 
 /// A process that makes the namespaces of a room while the launcher plans.
@@ -55,8 +56,13 @@ impl LaunchHelper {
     /// namespaces are likely to work.
     #[cfg(target_os = "linux")]
     pub fn start(sandbox: &Sandbox) -> Self {
-        let own_network = crate::plan::namespaces(sandbox);
-        Self { helper: own_network.and_then(helper::HelperProcess::start) }
+        use crate::plan::NetworkNeed;
+        let network = crate::plan::namespaces(sandbox).map(|need| match need {
+            NetworkNeed::Host => helper::HelperNetwork::Host,
+            NetworkNeed::Closed => helper::HelperNetwork::Closed,
+            NetworkNeed::Gated => helper::HelperNetwork::Gated,
+        });
+        Self { helper: network.and_then(helper::HelperProcess::start) }
     }
 
     #[cfg(not(target_os = "linux"))]
@@ -90,29 +96,45 @@ pub fn clear_cache(own: &std::path::Path) -> io::Result<bool> {
 
 /// Runs the command inside the plan. Returns only on failure.
 pub fn run(plan: &SandboxPlan, command: &LaunchCommand, ahead: LaunchHelper) -> LaunchError {
-    run_with_doors(plan, command, ahead, None)
+    run_with_services(plan, command, ahead, LaunchServices::default())
 }
 
-/// As [`run`], with a service for the doors of the plan.
+/// Services outside the room that the command's processes may use.
+#[derive(Clone, Copy, Default)]
+pub struct LaunchServices<'a> {
+    /// For the doors of the plan.
+    pub doors: Option<&'a dyn DoorService>,
+    /// For the records and questions of the plan's gate.
+    pub gate: Option<&'a dyn GateService>,
+}
+
+impl std::fmt::Debug for LaunchServices<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let given = (self.doors.is_some(), self.gate.is_some());
+        f.debug_tuple("LaunchServices").field(&given.0).field(&given.1).finish()
+    }
+}
+
+/// As [`run`], with services for the doors and the gate of the plan.
 #[cfg(target_os = "linux")]
-pub fn run_with_doors(
+pub fn run_with_services(
     plan: &SandboxPlan,
     command: &LaunchCommand,
     ahead: LaunchHelper,
-    doors: Option<&dyn DoorService>,
+    services: LaunchServices<'_>,
 ) -> LaunchError {
-    match phases::run(plan, command, ahead.helper, doors) {
+    match phases::run(plan, command, ahead.helper, services) {
         Ok(never) => match never {},
         Err(error) => error,
     }
 }
 
 #[cfg(not(target_os = "linux"))]
-pub fn run_with_doors(
+pub fn run_with_services(
     _: &SandboxPlan,
     _: &LaunchCommand,
     _: LaunchHelper,
-    _: Option<&dyn DoorService>,
+    _: LaunchServices<'_>,
 ) -> LaunchError {
     LaunchError::Unsupported
 }

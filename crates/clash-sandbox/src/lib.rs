@@ -37,6 +37,7 @@ pub mod disk;
 pub mod door;
 pub mod environment;
 pub mod facts;
+pub mod gate;
 pub mod host;
 pub mod launch;
 pub mod mapped;

@@ -19,6 +19,7 @@ mod caches;
 mod explain;
 mod grants;
 pub mod nesting;
+mod network;
 mod overlap;
 mod refusal;
 pub mod report;
@@ -35,8 +36,8 @@ use std::path::{Path, PathBuf};
 
 use clash_policy::path::{LinkResolver, is_below};
 use clash_policy::{
-    Effect, FileCaps, FsRule, HostPattern, NetRule, NetworkAccess, PolicyPlaces, PolicySpan,
-    ProcessLifetime, ResourceLimits, Sandbox, WriteTarget,
+    FileCaps, FsRule, PolicyPlaces, PolicySpan, ProcessLifetime, ResourceLimits, Sandbox,
+    WriteTarget,
 };
 
 use crate::baseline;
@@ -53,6 +54,7 @@ use grants::{
     add_default, add_doors, add_launcher_needs, add_worktrees, grants_of_allow_rules, join_grants,
     refuse_planted_links, remaining_baseline,
 };
+pub(crate) use network::{NetworkNeed, namespaces};
 pub use refusal::PlanError;
 use rules::{FoundPath, ResolvedRule, resolve_rules};
 use view::MountSources;
@@ -231,7 +233,7 @@ pub fn plan_with_report(
 
 /// The first rule of a sandbox that no host can enforce with this version.
 pub fn unenforceable(sandbox: &Sandbox) -> Option<PlanError> {
-    match plan_network(sandbox) {
+    match network::plan_network(sandbox) {
         Ok((_, ports)) => refuse_unbuilt_features(sandbox, &ports).err(),
         Err(refusal) => Some(refusal),
     }
@@ -259,7 +261,7 @@ fn make_with_mounts(
 ) -> Result<SandboxPlan, PlanError> {
     let sandbox = request.sandbox;
     check_host(host)?;
-    let (net, ports) = plan_network(sandbox)?;
+    let (net, ports) = network::plan_network(sandbox)?;
     refuse_unbuilt_features(sandbox, &ports)?;
     let group = host.limits.cgroup.clone();
     let rules = resolve_rules(request)?;
@@ -376,16 +378,6 @@ fn plan_room_tier(
     Ok(TierParts { room: Some(room), watch, scratch: None })
 }
 
-/// Predicts the namespaces of a plan from the rules alone, without the disk. `None` if no
-/// rule allows a change or the network rule is refused: then the launcher need not prepare
-/// any. Otherwise true if the room gets a network of its own. A wrong guess costs time only.
-pub(crate) fn namespaces(sandbox: &Sandbox) -> Option<bool> {
-    let changes =
-        |rule: &FsRule| rule.effect == Effect::Allow && rule.caps.intersects(FileCaps::CHANGE);
-    let room = sandbox.fs.iter().any(changes);
-    room.then(|| plan_network(sandbox).ok()).flatten().map(|(net, _)| net == NetworkMode::Deny)
-}
-
 /// The mechanisms that hold a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SandboxTier {
@@ -498,39 +490,6 @@ fn collect_rights(
         tmp_names: Vec::new(),
         host_processes: false,
     })
-}
-
-/// The network mode, and the ports of localhost that a denied network still reaches or
-/// serves. Fails with `NotYet` for `ask()` and for host rules other than ports of localhost:
-/// this version has no gate.
-fn plan_network(sandbox: &Sandbox) -> Result<(NetworkMode, SharedPorts), PlanError> {
-    let served = sandbox.serve.clone();
-    let rule = match &sandbox.net {
-        NetworkAccess::Deny => {
-            return Ok((NetworkMode::Deny, SharedPorts { reached: Vec::new(), served }));
-        }
-        // On the host's network, a server inside listens on the host.
-        NetworkAccess::Allow => return Ok((NetworkMode::Allow, SharedPorts::default())),
-        NetworkAccess::Ask => "net = ask()".to_owned(),
-        NetworkAccess::Hosts { rules, default } => {
-            let grants_of_allow_rules = || rules.iter().filter(|rule| rule.effect == Effect::Allow);
-            let by_port =
-                |rule: &NetRule| rule.host == HostPattern::Localhost && !rule.ports.is_empty();
-            if *default != Effect::Allow && grants_of_allow_rules().all(by_port) {
-                let judged = |port: &u16| sandbox.net.judge("localhost", *port).0 == Effect::Allow;
-                let mut reached: Vec<u16> = grants_of_allow_rules()
-                    .flat_map(|rule| rule.ports.iter().copied())
-                    .filter(judged)
-                    .collect();
-                reached.sort_unstable();
-                reached.dedup();
-                return Ok((NetworkMode::Deny, SharedPorts { reached, served }));
-            }
-            let hosts: Vec<String> = rules.iter().map(NetRule::to_string).collect();
-            format!("net: {}", hosts.join(", "))
-        }
-    };
-    Err(PlanError::NotYet { rule, span: sandbox.span.clone() })
 }
 
 /// Refuses `cow()` rules, and `lifetime: detached` together with a wall limit, ports or a

@@ -14,8 +14,11 @@ pub(super) fn connect(
     if let Some(room) = parent.room
         && room.own_network
     {
-        helper::own_network(parent.helper)?;
+        let gate = helper::own_network(parent.helper, room.ports.gate.is_some())?;
         if let Some(ports) = ports {
+            if let Some(sockets) = &gate {
+                ports.open_gate(sockets)?;
+            }
             ports.listen(&room.ports)?;
         }
     }

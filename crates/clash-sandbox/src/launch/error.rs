@@ -44,6 +44,8 @@ pub enum LaunchError {
     ServedPort { port: u16, source: io::Error },
     #[error("prepare: starting the process that forwards ports")]
     Forwarder(#[source] io::Error),
+    #[error("prepare: starting the gate to the network")]
+    Gate(#[source] io::Error),
     #[error("prepare: reading the command's memory, which a sandbox around this one forbids")]
     MemoryAccess(#[source] io::Error),
     #[error("prepare: starting the process that answers doors")]

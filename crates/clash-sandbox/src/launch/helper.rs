@@ -27,6 +27,7 @@ use rustix::thread::{
 use crate::linux::landlock::{LandlockRuleset, MissedGrant, PendingGrants};
 use crate::linux::mounts::{CopiedTree, ROOM_DEVICES, RoomParts, SHARED_TREES};
 use crate::linux::namespaces::{IdentityMap, make, make_network_namespace, make_with_parts};
+use crate::linux::network::{GateDescriptors, make_gated_network};
 use crate::linux::sys;
 use crate::plan::room::RoomPlan;
 
@@ -45,7 +46,7 @@ pub(crate) struct HelperProcess {
 #[derive(Debug)]
 struct HelperTask {
     identity: IdentityMap,
-    network: bool,
+    network: HelperNetwork,
     answer: RawFd,
     /// The grants for the ruleset that arrives through the socket.
     given: OnceLock<&'static PendingGrants>,
@@ -57,11 +58,12 @@ struct HelperTask {
 /// A message of the helper. Each has its own text, so that one is not taken for another.
 type HelperMessage = [u8; 2];
 const NETWORK: HelperMessage = *b"nw";
+const GATED: HelperMessage = *b"gn";
 const RULES: HelperMessage = *b"ru";
 
 impl HelperProcess {
     /// Starts the helper. A failure only costs time.
-    pub(crate) fn start(network: bool) -> Option<Self> {
+    pub(crate) fn start(network: HelperNetwork) -> Option<Self> {
         let (unix, stream) = (AddressFamily::UNIX, SocketType::STREAM);
         let (answer, told) = socketpair(unix, stream, SocketFlags::CLOEXEC, None).ok()?;
         let task: &'static HelperTask = Box::leak(Box::new(HelperTask {
@@ -96,7 +98,18 @@ impl HelperProcess {
 
     /// Joins the network, which takes longest to make and is needed last.
     pub(crate) fn join_network(&self) -> bool {
-        self.says(NETWORK) && self.enter(ThreadNameSpaceType::NETWORK).is_ok()
+        self.task.network == HelperNetwork::Closed
+            && self.says(NETWORK)
+            && self.enter(ThreadNameSpaceType::NETWORK).is_ok()
+    }
+
+    /// Joins the room's network and takes over the sockets of its gate.
+    fn join_gated_network(&self) -> Option<GateDescriptors> {
+        if self.task.network != HelperNetwork::Gated {
+            return None;
+        }
+        GateDescriptors::receive(self.answer.as_fd(), GATED)
+            .filter(|_| self.enter(ThreadNameSpaceType::NETWORK).is_ok())
     }
 
     /// Lets the helper add grants, while the launcher does the same. Returns false if the
@@ -165,12 +178,49 @@ pub(super) fn leave_host(
     }
 }
 
-/// Leaves the host's network for an empty network of the room.
-pub(super) fn own_network(helper: Option<&HelperProcess>) -> Result<(), LaunchError> {
-    if helper.is_some_and(HelperProcess::join_network) {
-        return Ok(());
+/// Leaves the host's network for a network of the room: an empty one, or one with a link to
+/// the gate, whose sockets this returns.
+pub(super) fn own_network(
+    helper: Option<&HelperProcess>,
+    gated: bool,
+) -> Result<Option<GateDescriptors>, LaunchError> {
+    if gated {
+        let joined = helper.and_then(HelperProcess::join_gated_network);
+        return match joined {
+            Some(sockets) => Ok(Some(sockets)),
+            None => make_gated_network()
+                .map(Some)
+                .map_err(|error| LaunchError::NetworkNamespace(error.into())),
+        };
     }
-    make_network_namespace()
+    if helper.is_some_and(HelperProcess::join_network) {
+        return Ok(None);
+    }
+    make_network_namespace().map(|()| None)
+}
+
+/// The network that the helper makes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HelperNetwork {
+    /// None: the command has the host's.
+    Host,
+    Closed,
+    /// With a gate.
+    Gated,
+}
+
+/// Makes the network and tells the launcher. False if that failed.
+fn make_network_of(task: &HelperTask) -> bool {
+    let say = |word: HelperMessage| {
+        sys::send(task.answer, &word, &mut SendAncillaryBuffer::default()).is_ok()
+    };
+    match task.network {
+        HelperNetwork::Host => true,
+        HelperNetwork::Closed => make_network_namespace().is_ok() && say(NETWORK),
+        HelperNetwork::Gated => make_gated_network().is_ok_and(|sockets| {
+            sys::with_descriptor(task.answer, |to| sockets.send(to, GATED).is_ok())
+        }),
+    }
 }
 
 /// The helper process. It closes its descriptors, because the caller of the launcher may wait
@@ -185,7 +235,7 @@ fn run(task: &HelperTask) {
     if make(Some(&task.identity)).is_ok()
         && let Ok(parts) = RoomParts::make()
         && send(task.answer, &parts)
-        && (!task.network || make_network_namespace().is_ok() && say(NETWORK))
+        && make_network_of(task)
         && let Some(ruleset) = receive_ruleset(task)
         && let Some(given) = task.given.get()
     {
@@ -292,7 +342,7 @@ mod tests {
 
     #[test]
     fn signals_to_the_process_group_do_not_reach_the_maker() {
-        let ahead = HelperProcess::start(true).unwrap();
+        let ahead = HelperProcess::start(HelperNetwork::Closed).unwrap();
         if receive(&ahead.answer).is_none() {
             eprintln!("SKIPPED (no user namespaces): a maker and its signals");
             return;
@@ -308,7 +358,7 @@ mod tests {
 
     #[test]
     fn a_maker_that_is_killed_is_noticed() {
-        let ahead = HelperProcess::start(true).unwrap();
+        let ahead = HelperProcess::start(HelperNetwork::Closed).unwrap();
         sys::kill(ahead.maker.as_raw_nonzero().get(), libc::SIGKILL);
         let ended = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
         waitid(WaitId::Pid(ahead.maker), ended).unwrap();

@@ -6,9 +6,9 @@ use std::ffi::c_long;
 use super::helper::HelperProcess;
 use super::prepare::{LaunchRequest, ParentParts};
 use super::{
-    LaunchCommand, LaunchError, attend, connect, isolate, mount, prepare, restrict, spawn,
+    LaunchCommand, LaunchError, LaunchServices, attend, connect, isolate, mount, prepare, restrict,
+    spawn,
 };
-use crate::door::DoorService;
 use crate::linux::bpf::BpfInstruction;
 use crate::linux::landlock::{LandlockRuleset, PendingGrants};
 use crate::linux::stdio::StandardStreams;
@@ -48,7 +48,7 @@ pub(super) fn run(
     plan: &SandboxPlan,
     command: &LaunchCommand,
     helper: Option<HelperProcess>,
-    doors: Option<&dyn DoorService>,
+    services: LaunchServices<'_>,
 ) -> LaunchResult<Infallible> {
     let mut streams = StandardStreams::examine();
     let request = LaunchRequest::new(plan, command, streams.terminals());
@@ -76,7 +76,7 @@ pub(super) fn run(
     let helper = helper.filter(|_| uses_helper);
     let parent = ParentContext::new(launch, helper.as_ref());
     let ParentParts { filling, cwd, cgroup, numbers, ports, monitor, broker } =
-        prepare::prepare_parent(&parent, grants, doors)?;
+        prepare::prepare_parent(&parent, grants, services)?;
     let isolated = isolate::isolate(&parent, monitor, &streams)?;
     let mut tree = mount::mount(&parent, isolated.parts, &filling)?;
     connect::connect(&parent, ports.as_ref(), &filling)?;

@@ -11,8 +11,7 @@ use rustix::thread::{SecureComputingMode, secure_computing_mode};
 
 use super::helper::HelperProcess;
 use super::phases::{LaunchResult, ParentContext};
-use super::{LaunchCommand, LaunchError};
-use crate::door::DoorService;
+use super::{LaunchCommand, LaunchError, LaunchServices};
 use crate::linux::bpf::BpfInstruction;
 use crate::linux::cgroup::RoomCgroup;
 use crate::linux::doors::{DoorBroker, DoorLine, start_broker};
@@ -134,17 +133,17 @@ pub(super) struct ParentParts<'a> {
 pub(super) fn prepare_parent<'a>(
     parent: &ParentContext<'a>,
     grants: PendingGrants,
-    doors: Option<&dyn DoorService>,
+    services: LaunchServices<'_>,
 ) -> LaunchResult<ParentParts<'a>> {
     let plan = parent.launch.plan;
-    let doors = doors.map(start_broker).transpose().map_err(LaunchError::Broker)?;
+    let doors = services.doors.map(start_broker).transpose().map_err(LaunchError::Broker)?;
     let (line, broker) = doors.unzip();
     let filling = GrantFilling::start(grants, parent.launch.ruleset, parent.helper);
     let cwd = working_directory(parent.launch.command)?;
     let cgroup = plan.group.as_deref().map(|group| RoomCgroup::new(group, &plan.limits));
     let cgroup = cgroup.transpose().map_err(LaunchError::Cgroup)?;
     let numbers = process_numbers(parent, cgroup.is_some())?;
-    let ports = parent.room.map(|room| PortCrossing::start(&room.ports)).transpose()?;
+    let ports = parent.room.map(|room| PortCrossing::start(room, services.gate)).transpose()?;
     let monitor = monitor(parent, line)?;
     Ok(ParentParts { filling, cwd, cgroup, numbers, ports, monitor, broker })
 }

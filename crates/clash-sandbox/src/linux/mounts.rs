@@ -24,6 +24,7 @@ use rustix::mount::{
 };
 use rustix::process::{chroot, fchdir, pivot_root};
 
+use super::network::resolver_text;
 use super::overlay::{self, CacheMount};
 use super::sys::{self, ATTR_NODEV, ATTR_NOEXEC, ATTR_NOSUID, ATTR_RDONLY};
 use crate::launch::error::LaunchError;
@@ -202,6 +203,7 @@ impl MountTree {
                 copy_tree(from, *access).and_then(|tree| attach(&tree, &self.root, relative(at)))
             }
             MountStep::Point { at, file } => self.make_point(at, *file),
+            MountStep::Resolver { at } => self.mount_resolver(at),
             MountStep::Bind { path, access } => self.mount_host_tree(path, *access),
             MountStep::Cache { path, own, caps, overlay } => {
                 self.mount_cache(path, own, *caps, *overlay)
@@ -424,6 +426,19 @@ impl MountTree {
     }
 
     /// Attaches the devices and pseudo-terminals that [`RoomParts::make`] could not.
+    /// Shows the room's resolver in the place of the host's.
+    fn mount_resolver(&mut self, at: &Path) -> MountResult<()> {
+        let Some(place) = self.open_if_shown(at)? else { return Ok(()) };
+        let own = self.next_cover();
+        let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
+        let file = openat(&self.root, &own, flags, Mode::from_raw_mode(0o444))?;
+        rustix::io::write(&file, resolver_text().as_bytes())?;
+        drop(file);
+        let tree = clone_tree(&self.root, &own)?;
+        set_access(&tree, MountAccess { write: false, execute: false })?;
+        attach_to(&tree, &place)
+    }
+
     fn attach_devices(&self) -> MountResult<()> {
         let dev = openat(&self.root, "dev", HOLD, Mode::empty())?;
         let left = ROOM_DEVICES.iter().zip(&self.devices).chain([(&"pts", &self.terminals)]);

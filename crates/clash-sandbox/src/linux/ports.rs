@@ -28,9 +28,12 @@ use rustix::net::{
 };
 use rustix::process::{Pid, Resource, Signal, WaitOptions, getrlimit, waitpid};
 
+use super::gate::GateProcess;
+use super::network::GateDescriptors;
 use super::sys::{self, ForkSide};
+use crate::gate::GateService;
 use crate::launch::error::LaunchError;
-use crate::plan::room::SharedPorts;
+use crate::plan::room::{RoomPlan, SharedPorts};
 
 /// The time to deliver the remaining data after a room has ended.
 const MAX_DELIVERY_TIME: Duration = Duration::from_secs(2);
@@ -51,11 +54,17 @@ pub(crate) struct PortCrossing {
     /// The process in the room's network, for ports that the room serves.
     inside: Option<PortForwarder>,
     served: Vec<TcpListener>,
+    /// The process that judges connections to other hosts.
+    gate: Option<GateProcess>,
 }
 
 impl PortCrossing {
     /// Call this in the host's network.
-    pub(crate) fn start(ports: &SharedPorts) -> Result<Self, LaunchError> {
+    pub(crate) fn start(
+        room: &RoomPlan,
+        service: Option<&dyn GateService>,
+    ) -> Result<Self, LaunchError> {
+        let ports = &room.ports;
         let mut served = Vec::new();
         for port in &ports.served {
             let listeners = listen(*port);
@@ -64,7 +73,8 @@ impl PortCrossing {
             );
         }
         let outside = (!ports.reached.is_empty()).then(|| PortForwarder::start(Vec::new()));
-        Ok(Self { outside: outside.transpose()?, inside: None, served })
+        let gate = ports.gate.as_ref().map(|net| GateProcess::start(net, service)).transpose()?;
+        Ok(Self { outside: outside.transpose()?, inside: None, served, gate })
     }
 
     /// Call this in the room's network.
@@ -77,6 +87,11 @@ impl PortCrossing {
             }
         }
         Ok(())
+    }
+
+    /// Gives the sockets of the gate's namespace to the gate.
+    pub(crate) fn open_gate(&self, sockets: &GateDescriptors) -> Result<(), LaunchError> {
+        self.gate.as_ref().map_or(Ok(()), |gate| gate.give(sockets))
     }
 
     /// Takes connections to served ports. Call this in the room's network, when process 1

@@ -366,6 +366,65 @@ pub(crate) fn loopback_up() -> io::Result<()> {
     }
 }
 
+/// The network namespace of a socket. Needs CAP_NET_ADMIN there.
+pub(crate) fn namespace_of_socket(socket: &OwnedFd) -> io::Result<OwnedFd> {
+    const SIOCGSKNS: c_long = 0x894c;
+    // SAFETY: the request takes no argument and returns a new descriptor.
+    let fd = check(c_long::from(unsafe { libc::ioctl(socket.as_raw_fd(), SIOCGSKNS as _) }))?;
+    // SAFETY: the kernel has just made this descriptor, and no other value owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
+}
+
+/// Lets a packet socket see only the first packet of each TCP connection.
+pub(crate) fn only_first_packets(socket: &OwnedFd, v6: bool) -> io::Result<()> {
+    const TCP: u32 = 6;
+    /// SYN without ACK.
+    const FLAGS: u32 = 0x12;
+    const SYN: u32 = 0x02;
+    const FLAGS_AT: u32 = 13;
+    let step = |code, jt, jf, k| libc::sock_filter { code, jt, jf, k };
+    let (load_byte, header_length, load_byte_after, and) = (0x30, 0xb1, 0x50, 0x54);
+    let (equal, answer, most) = (0x15, 0x06, 0xffff);
+    let v4_filter = [
+        step(load_byte, 0, 0, 9),
+        step(equal, 0, 5, TCP),
+        step(header_length, 0, 0, 0),
+        step(load_byte_after, 0, 0, FLAGS_AT),
+        step(and, 0, 0, FLAGS),
+        step(equal, 0, 1, SYN),
+        step(answer, 0, 0, most),
+        step(answer, 0, 0, 0),
+    ];
+    let v6_filter = [
+        step(load_byte, 0, 0, 6),
+        step(equal, 0, 4, TCP),
+        step(load_byte, 0, 0, 40 + FLAGS_AT),
+        step(and, 0, 0, FLAGS),
+        step(equal, 0, 1, SYN),
+        step(answer, 0, 0, most),
+        step(answer, 0, 0, 0),
+    ];
+    let filter: &[libc::sock_filter] = if v6 { &v6_filter } else { &v4_filter };
+    /// `struct sock_fprog`
+    #[repr(C)]
+    struct FilterProgram {
+        length: u16,
+        steps: *const libc::sock_filter,
+    }
+    let program = FilterProgram { length: filter.len() as u16, steps: filter.as_ptr() };
+    // SAFETY: the kernel reads the program and its steps, which live until the call returns.
+    let answer = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_ATTACH_FILTER,
+            ptr::from_ref(&program).cast::<c_void>(),
+            size_of::<FilterProgram>() as libc::socklen_t,
+        )
+    };
+    check(c_long::from(answer)).map(drop)
+}
+
 /// Sends a signal to a child. A child that has ended needs none.
 pub(crate) fn kill(pid: libc::pid_t, signal: c_int) {
     // SAFETY: takes integers; the child is not reaped yet, so the id is its own.

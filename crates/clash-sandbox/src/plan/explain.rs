@@ -116,6 +116,12 @@ fn report_monitor(report: &mut PlanReport, watch: &WatchPlan, room: Option<&Room
 /// host.
 fn report_network(report: &mut PlanReport, net: NetworkMode, room: Option<&RoomPlan>) {
     let (rule, mechanism, why) = match (net, room) {
+        (NetworkMode::Deny, Some(room)) if room.ports.gate.is_some() => (
+            "network hosts",
+            "network namespace + gate",
+            "it has a loopback and a link to the gate; the gate resolves only allowed names, and \
+             dials only their addresses, on allowed ports, for TLS and HTTP only under these names",
+        ),
         (NetworkMode::Deny, Some(_)) => {
             ("network deny", "network namespace", "it has a loopback of its own and nothing else")
         }
@@ -136,6 +142,17 @@ fn report_network(report: &mut PlanReport, net: NetworkMode, room: Option<&RoomP
          loopback, and to nothing else";
     let served = "the launcher listens on the host's loopback and connects to the room's own for \
          each connection";
+    if let Some(clash_policy::NetworkAccess::Hosts { rules, .. }) = &room.ports.gate {
+        let local = &clash_policy::HostPattern::Localhost;
+        for rule in rules.iter().filter(|rule| rule.host != *local) {
+            let why = match rule.effect {
+                Effect::Allow => "resolved and dialled by the gate",
+                Effect::Ask => "the gate asks the user first; no answer is a no",
+                Effect::Deny => "never resolved, never dialled",
+            };
+            add_line(report, &format!("net {} {rule}", rule.effect), "gate", why);
+        }
+    }
     for (rule, ports, why) in
         [("localhost", &room.ports.reached, reached), ("serve", &room.ports.served, served)]
     {

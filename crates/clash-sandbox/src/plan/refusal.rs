@@ -45,6 +45,8 @@ pub enum PlanError {
         "{span}: port {port} of localhost is to be the only way out of a network that is denied"
     )]
     Port { port: u16, span: PolicySpan },
+    #[error("{span}: the sandbox may reach some hosts and no others")]
+    Hosts { span: PolicySpan },
     #[error(
         "{span}: `{effect}` on `{rule}` takes away the right to execute inside `{}`, \
          where that is grants_of_allow_rules",
@@ -125,7 +127,7 @@ impl PlanError {
                 "run as a plain user, whose processes every kernel counts, use Linux 6.14 or newer \
                  with a writable /proc/sys, or leave the limit out"
             }
-            Self::Port { .. } => "deny the network, or allow all of it",
+            Self::Port { .. } | Self::Hosts { .. } => "deny the network, or allow all of it",
             Self::PlantedLink(suspect) => {
                 return Some(format!(
                     "look at the link with `ls -l {}`; if you did not make it, remove it; if it \
@@ -161,6 +163,7 @@ impl PlanError {
             Self::NotYet { span, .. }
             | Self::Execute { span, .. }
             | Self::Port { span, .. }
+            | Self::Hosts { span }
             | Self::Uncounted { span, .. }
             | Self::NoMonitor { span, .. }
             | Self::Path { span, .. }

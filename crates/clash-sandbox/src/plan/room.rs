@@ -8,8 +8,8 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use clash_policy::FileCaps;
 use clash_policy::path::is_below;
+use clash_policy::{FileCaps, NetworkAccess};
 
 /// The namespaces and mounts of one command.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,18 +34,20 @@ pub struct RoomPlan {
     pub steps: Vec<MountStep>,
 }
 
-/// TCP ports of the loopback that a room with its own network shares with the host.
+/// The ways between a room with its own network and the host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SharedPorts {
     /// Ports of the host that the room reaches.
     pub reached: Vec<u16>,
     /// Ports of the room that the host reaches.
     pub served: Vec<u16>,
+    /// The host rules by which the room's gate judges. Without them there is no gate.
+    pub gate: Option<NetworkAccess>,
 }
 
 impl SharedPorts {
     pub fn is_empty(&self) -> bool {
-        self.reached.is_empty() && self.served.is_empty()
+        self.reached.is_empty() && self.served.is_empty() && self.gate.is_none()
     }
 }
 
@@ -124,6 +126,8 @@ pub enum MountStep {
     /// An empty file or directory over `path`. `shows` names the places that later steps
     /// show below it, which need directories.
     Cover { path: PathBuf, file: bool, shows: Vec<CoveredPlace> },
+    /// A file with the address of the room's resolver over the host's `at`.
+    Resolver { at: PathBuf },
     /// The harmless devices, and the room's own pseudo-terminals and shared memory, on
     /// /dev.
     Devices,
@@ -186,6 +190,7 @@ impl fmt::Display for MountStep {
                 write!(f, "cover {} but for", path.display())?;
                 shows.iter().try_for_each(|shown| write!(f, " {}", shown.below.display()))
             }
+            Self::Resolver { at } => write!(f, "resolver {}", at.display()),
             Self::Devices => f.write_str("devices"),
             Self::Processes { maps: false } => f.write_str("processes"),
             Self::Processes { maps: true } => f.write_str("processes, writable"),

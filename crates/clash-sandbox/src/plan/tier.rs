@@ -199,11 +199,17 @@ pub(super) fn ports_need_room(
     ports: &SharedPorts,
     host: &HostFacts,
 ) -> Result<bool, PlanError> {
-    let Some(port) = ports.reached.iter().chain(&ports.served).next() else { return Ok(false) };
+    if ports.is_empty() {
+        return Ok(false);
+    }
     match &host.rooms {
         RoomSupport::Unprivileged | RoomSupport::Root => Ok(true),
         RoomSupport::Impossible { why } => {
-            let rule = PlanError::Port { port: *port, span: request.sandbox.span.clone() };
+            let span = request.sandbox.span.clone();
+            let rule = match ports.reached.iter().chain(&ports.served).next() {
+                Some(port) if ports.gate.is_none() => PlanError::Port { port: *port, span },
+                _ => PlanError::Hosts { span },
+            };
             Err(PlanError::NoRoom { rule: Box::new(rule), why: why.clone() })
         }
     }

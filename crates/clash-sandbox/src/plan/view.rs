@@ -94,7 +94,10 @@ pub(super) fn plan_room(
     let user_namespace = host.rooms != RoomSupport::Root;
     let lives_on = sources.request.sandbox.lifetime == Some(ProcessLifetime::Detached);
     let returned = std::mem::take(&mut view.returned);
-    let steps = view.into_steps();
+    let mut steps = view.into_steps();
+    if ports.gate.is_some() {
+        add_resolver(&mut steps, sources);
+    }
     let inside = RoomInterior::Commands;
     let room = RoomPlan {
         user_namespace,
@@ -107,6 +110,17 @@ pub(super) fn plan_room(
         steps,
     };
     (room, unreadable)
+}
+
+/// The room asks its gate for names. The file exists in the room if the baseline shows it.
+fn add_resolver(steps: &mut Vec<MountStep>, sources: &MountSources<'_>) {
+    const RESOLVER: &str = "/etc/resolv.conf";
+    if !sources.baseline.iter().any(|(entry, _)| entry.path == RESOLVER) {
+        return;
+    }
+    let at = sources.request.disk.real(Path::new(RESOLVER));
+    let before = steps.iter().position(|step| matches!(step, MountStep::Processes { .. }));
+    steps.insert(before.unwrap_or(steps.len()), MountStep::Resolver { at });
 }
 
 impl MountSources<'_> {

@@ -245,6 +245,12 @@ pub(crate) fn send(
     rustix::net::sendmsg(socket, &[io::IoSlice::new(word)], with, flags).map(drop)
 }
 
+/// Lends a descriptor that another value owns and keeps open meanwhile.
+pub(crate) fn with_descriptor<T>(fd: RawFd, job: impl FnOnce(BorrowedFd<'_>) -> T) -> T {
+    // SAFETY: the caller's process keeps the descriptor open for the whole call.
+    job(unsafe { BorrowedFd::borrow_raw(fd) })
+}
+
 /// Receives a short message and descriptors. Returns the length of the message.
 pub(crate) fn receive(
     fd: RawFd,
