@@ -3,6 +3,7 @@
 //! The gate is a process outside the room, in the host's network (`linux/gate.rs`). It judges
 //! every name and connection of the room by the plan's rules (`clash-net`).
 
+pub use clash_net::address::AddressKind;
 pub use clash_net::gate::GateQuestion;
 pub use clash_net::upstream::{Upstream, UpstreamProxy};
 pub use clash_net::{ConnectionRecord, Denial, RecordOutcome};

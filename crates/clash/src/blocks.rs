@@ -158,7 +158,6 @@ fn nearby(sandbox: &Sandbox, changes: bool) -> String {
 }
 
 /// The block of a host by a sandbox without the right to reach it.
-#[expect(dead_code, reason = "the gate and the output reader use it next")]
 pub(crate) fn host_block(sandbox: &Sandbox, host: &str) -> BlockFacts {
     let name = &sandbox.name;
     let (why, nearby) = match &sandbox.net {

@@ -75,11 +75,10 @@ fn serve(
     service: Option<&dyn GateService>,
 ) -> io::Result<()> {
     // The caller of the launcher may wait for the end of its output, so this process must
-    // not hold it.
+    // not hold it. It keeps standard error for its refusals, and ends before the launcher.
     let null = rustix::fs::open("/dev/null", rustix::fs::OFlags::RDWR, rustix::fs::Mode::empty())?;
     rustix::stdio::dup2_stdin(&null)?;
     rustix::stdio::dup2_stdout(&null)?;
-    rustix::stdio::dup2_stderr(&null)?;
     rustix::process::chdir("/")?;
     let most = getrlimit(Resource::Nofile).maximum;
     let _ = setrlimit(Resource::Nofile, Rlimit { current: most, maximum: most });

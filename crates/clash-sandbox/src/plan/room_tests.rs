@@ -5,7 +5,7 @@ use super::*;
 use crate::facts::{Facility, RoomSupport};
 use crate::planted::NoOtherSandboxes;
 use clash_policy::judge::{JudgeContext as Judged, judge};
-use clash_policy::{FileUse, PathPattern, ProtectSettings};
+use clash_policy::{Effect, FileUse, PathPattern, ProtectSettings};
 use insta::assert_snapshot;
 use proptest::prelude::*;
 use std::fs;

@@ -2,7 +2,7 @@ use super::*;
 use crate::facts::RoomSupport;
 use crate::plan::report::ReportLine;
 use crate::planted::NoOtherSandboxes;
-use clash_policy::{PathPattern, ProtectSettings};
+use clash_policy::{Effect, PathPattern, ProtectSettings};
 use insta::assert_snapshot;
 use proptest::prelude::*;
 use std::fs;

@@ -11,8 +11,9 @@ use clash_policy::{FileCaps, JudgeContext, PolicyPlaces, Sandbox, steering};
 use clash_sandbox::disk::Disk;
 use clash_sandbox::door::{DoorDirectory, DoorService};
 use clash_sandbox::facts::{HostFacts, RoomSupport};
+use clash_sandbox::gate::GateService;
 use clash_sandbox::host::{self, HostRecord};
-use clash_sandbox::launch::{self, LaunchError, LaunchHelper};
+use clash_sandbox::launch::{self, LaunchError, LaunchHelper, LaunchServices};
 use clash_sandbox::plan::cache::has_caches;
 use clash_sandbox::plan::room::MountStep;
 use clash_sandbox::plan::{GrantReason, PathGrant, PlanRequest, SandboxPlan, TemporaryPaths, plan};
@@ -20,6 +21,7 @@ use clash_sandbox::witness;
 
 use super::context::LaunchContext;
 use super::door::{AnsweredQuestions, DoorPlace, RoomDoors, real_file};
+use super::gate::GateLedger;
 use super::{LauncherError, Never, RequestedCommand};
 use crate::decision::{DecisionError, readable_in_a_room};
 use crate::doors::{self, DoorSet};
@@ -169,6 +171,11 @@ impl LaunchContext {
                 }
             }
         }
+        let is_gated = plan.room.as_ref().is_some_and(|room| room.ports.gate.is_some());
+        if is_gated {
+            GateLedger::name_proxy(&mut env);
+        }
+        let gate = is_gated.then(|| GateLedger::new(self, sandbox, command));
         self.trace(TraceEvent::Launch, command.shown, None, Some(&sandbox.name))?;
         witness::set(self.witness(sandbox)?);
         let command = launch::LaunchCommand {
@@ -179,8 +186,11 @@ impl LaunchContext {
             door: command.door.clone(),
             file: command.file.clone(),
         };
-        let service = doors.map(|doors| doors as &dyn DoorService);
-        let error = launch::run_with_doors(&plan, &command, ahead, service);
+        let services = LaunchServices {
+            doors: doors.map(|doors| doors as &dyn DoorService),
+            gate: gate.as_ref().map(|gate| gate as &dyn GateService),
+        };
+        let error = launch::run_with_services(&plan, &command, ahead, services);
         Err(LauncherError::Launch { sandbox: sandbox.name.clone(), error })
     }
 

@@ -23,6 +23,7 @@ mod context;
 mod door;
 mod entries;
 mod error;
+pub(crate) mod gate;
 mod settings_check;
 mod shell_string;
 mod witness;

@@ -127,7 +127,8 @@ pub(crate) fn describe(problem: &SettingsProblem) -> String {
 /// True if a project must not set this variable. Either it runs code in the client's shell
 /// before the prefix or in the hook before clash (seen for `BASH_ENV`, `CLAUDE_CODE_SHELL`,
 /// `LD_PRELOAD`, `PATH` and `SHELL`). Or it moves directories that policies and clash rely
-/// on (seen for `CARGO_HOME` and `CLAUDE_ENV_FILE`).
+/// on (seen for `CARGO_HOME` and `CLAUDE_ENV_FILE`). Or it names the proxy through which the
+/// gate of a room dials.
 pub(super) fn is_ground(name: &str) -> bool {
     const NAMES: [&str; 17] = [
         "AI_AGENT",
@@ -150,5 +151,6 @@ pub(super) fn is_ground(name: &str) -> bool {
     ];
     const STARTS: [&str; 6] = ["BASH", "DYLD_", "GLIBC_", "LD_", "XDG_", "ZDOTDIR"];
     let place = clash_policy::path::VARIABLE_DEFAULTS.iter().any(|(place, _)| *place == name);
-    place || NAMES.contains(&name) || STARTS.iter().any(|start| name.starts_with(start))
+    let proxy = name.to_ascii_lowercase().ends_with("_proxy");
+    place || proxy || NAMES.contains(&name) || STARTS.iter().any(|start| name.starts_with(start))
 }
