@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 /// The modules from the bottom to the top: each may use those before it, and none after it.
 /// A submodule that has a line of its own does not count as part of its parent.
-const MODULES: [&str; 23] = [
+const MODULES: [&str; 25] = [
     "fnv",
     "below",
     "caseless",
@@ -24,6 +24,8 @@ const MODULES: [&str; 23] = [
     "aliases",
     "disk",
     "door",
+    "gate",
+    "witness",
     "facts",
     "planted",
     "plan",
