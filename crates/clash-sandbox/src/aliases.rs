@@ -204,6 +204,7 @@ struct ListedNames {
 }
 
 impl ListedNames {
+    /// Sorts every name of the list's entries into the three sets.
     fn from_list(protect: &ProtectSettings) -> Self {
         let (mut whole, mut partly) = (HashSet::new(), Vec::new());
         let mut before_any = HashSet::new();

@@ -31,6 +31,7 @@ impl MappedFile {
         Ok(Self { bytes })
     }
 
+    /// The content of the file.
     pub fn bytes(&self) -> &[u8] {
         #[cfg(target_os = "linux")]
         return self.bytes.bytes();

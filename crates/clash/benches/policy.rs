@@ -80,6 +80,7 @@ fn image(rules: usize) -> Vec<u8> {
     child.wait_with_output().unwrap().stdout
 }
 
+/// Actions that match rules of every kind, and some that match none.
 fn actions() -> Vec<(&'static str, Action)> {
     let script = |script: &str| Action::script("claude", "default", script);
     let tool = |tool: &str, input| Action { tool: tool.to_owned(), input, ..script("") };
@@ -103,6 +104,7 @@ fn actions() -> Vec<(&'static str, Action)> {
     ]
 }
 
+/// Compares decisions by a small and a large policy in this process.
 fn in_process(rounds: usize) {
     let images = [10, 5000].map(image);
     println!("images: {} and {} bytes", images[0].len(), images[1].len());
@@ -157,6 +159,7 @@ struct Hook {
 }
 
 impl Hook {
+    /// Makes a machine with a policy of so many rules, and the message of a call.
     fn new(rules: usize) -> Self {
         let place = BenchMachine::new(&policy(rules));
         let message = format!(
@@ -173,15 +176,17 @@ impl Hook {
         command
     }
 
+    /// Removes the compiled policy.
     fn forget(&self) {
         let _ = fs::remove_dir_all(self.place.home().join(".cache/clash"));
     }
 
+    /// Removes the approvals.
     fn tidy(&self) {
         clear(&self.place.home().join(".local/state/clash/sessions/bench/approvals"));
     }
 
-    /// That the measured calls were what they are said to be.
+    /// Checks that every measured call was allowed.
     fn check(&self) {
         let trace = self.place.home().join(".local/state/clash/sessions/bench/trace.jsonl");
         let trace = fs::read_to_string(trace).unwrap();
@@ -190,6 +195,7 @@ impl Hook {
     }
 }
 
+/// Compares hook calls with a small and a large policy.
 fn whole_program(rounds: usize) {
     let (few, many) = (Hook::new(10), Hook::new(5000));
     let variants = vec![
@@ -204,6 +210,7 @@ fn whole_program(rounds: usize) {
     many.check();
 }
 
+/// Compares a hook call that has to compile the policy with one that finds it compiled.
 fn cold(rounds: usize) {
     let (warm, cold) = (Hook::new(500), Hook::new(500));
     let variants = vec![

@@ -45,6 +45,7 @@ fn main() {
     launch(&place, &clash, rounds);
 }
 
+/// Compares a hook call with `/bin/true`, and checks that every call was allowed and traced.
 fn hook(place: &BenchMachine, rounds: usize) {
     let message = place.dir.path().join("message.json");
     let text = format!(
@@ -78,6 +79,7 @@ fn hook(place: &BenchMachine, rounds: usize) {
 /// and seccomp.
 const BUBBLEWRAP: &str = "/usr/bin/bwrap";
 
+/// Compares launches in several sandboxes with `/bin/true` and bubblewrap.
 fn launch(place: &BenchMachine, clash: &str, rounds: usize) {
     let project = place.project().display().to_string();
     let inside = |sandbox: &str| place.command(clash, &["sandbox", "exec", sandbox, "--", TRUE]);

@@ -36,6 +36,7 @@ reader = sandbox(name = "reader", fs = {"$PWD": allow("rx")})
 when({"Bash": {"true": allow(sandbox = box), "false": allow(sandbox = reader)}})
 "#;
 
+/// Prints a table: the time outside, and the ratios in a room and in the direct tier.
 fn main() {
     let Some(rounds) = bench_rounds(20) else { return };
     let mut place = BenchMachine::new(POLICY);

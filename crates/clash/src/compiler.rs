@@ -61,6 +61,7 @@ fn at(place: &Option<String>) -> String {
 }
 
 impl CompilerError {
+    /// The remedy, if the user has one.
     pub(crate) fn hint(&self) -> Option<&'static str> {
         match self {
             Self::TimeLimit { .. } => {

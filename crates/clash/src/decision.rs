@@ -130,6 +130,8 @@ impl ProjectJudge {
         Self { disk, places, cage }
     }
 
+    /// As [`decide_by`], but outside sessions, without the checks for planted links and for
+    /// repositories.
     pub(crate) fn decide(
         &self,
         policy: &LoadedPolicy,

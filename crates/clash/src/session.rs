@@ -163,6 +163,7 @@ impl Session {
         Ok(Self::from_record(name, dir, root))
     }
 
+    /// A session in this directory, without a record.
     #[cfg(test)]
     pub(crate) fn imagined(dir: &Path) -> Self {
         let root = ProjectRoot::find(dir).unwrap();

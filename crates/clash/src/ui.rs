@@ -46,6 +46,7 @@ impl TextTone {
 }
 
 impl CommandOutput {
+    /// Standard output, with colours at a terminal unless `NO_COLOR` is set.
     pub(crate) fn new() -> Self {
         let stdout = io::stdout();
         let colour = stdout.is_terminal() && env::text(env::NO_COLOR).is_none();
@@ -120,6 +121,7 @@ pub(crate) struct ProgressLine {
 }
 
 impl ProgressLine {
+    /// Starts a thread that shows the line after a second.
     pub(crate) fn start(what: &'static str) -> Self {
         if !io::stderr().is_terminal() {
             return Self { over: None };
@@ -215,6 +217,7 @@ impl Failure {
 }
 
 impl<E: std::error::Error> From<E> for Failure {
+    /// The error and its sources in one line, without repetitions.
     fn from(error: E) -> Self {
         let mut message = error.to_string();
         let mut source = error.source();

@@ -80,6 +80,7 @@ pub(crate) fn remember_states(dirs: &Dirs, session: &Session) {
     store_states(session, &caged_states(dirs, session));
 }
 
+/// Writes the note. A failure is ignored.
 fn store_states(session: &Session, states: &FileStates) {
     if let Ok(text) = serde_json::to_vec(states) {
         let _ = fs::write(session.dir.join(WATCHED_FILE), text);

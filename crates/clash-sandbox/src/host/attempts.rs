@@ -173,10 +173,12 @@ pub(crate) fn try_all() -> Vec<ProbeItem> {
     items
 }
 
+/// An item of a facility that works.
 pub(super) fn works(name: &'static str, detail: impl Into<String>) -> ProbeItem {
     ProbeItem { name, outcome: ProbeOutcome::Works, detail: detail.into() }
 }
 
+/// An item of a facility that does not work.
 pub(super) fn missing(
     name: &'static str,
     what: impl Into<String>,

@@ -102,6 +102,7 @@ pub(crate) fn describe_surroundings() -> [ProbeItem; 5] {
     [cgroup_item(), not_in_container(), not_in_landlock(), no_new_privs(), plain_user()]
 }
 
+/// Whether cgroups with limits can be made.
 fn cgroup_item() -> ProbeItem {
     let name = "cgroup delegation";
     let purpose = "memory and process limits of a whole room";
@@ -114,6 +115,7 @@ fn cgroup_item() -> ProbeItem {
     }
 }
 
+/// Whether a container's mark was found.
 fn not_in_container() -> ProbeItem {
     let name = "not in a container";
     match container_mark() {
@@ -127,6 +129,7 @@ fn not_in_container() -> ProbeItem {
     }
 }
 
+/// Whether this process is in a Landlock domain.
 fn not_in_landlock() -> ProbeItem {
     let name = "not in a Landlock domain";
     let detail = "a sandbox inside a sandbox works, only mounts do not";
@@ -144,6 +147,7 @@ fn not_in_landlock() -> ProbeItem {
     }
 }
 
+/// Whether an outer sandbox has set no_new_privs.
 fn no_new_privs() -> ProbeItem {
     let name = "no_new_privs unset";
     match rustix::thread::no_new_privs() {
@@ -158,6 +162,7 @@ fn no_new_privs() -> ProbeItem {
     }
 }
 
+/// Whether root runs clash, and how many capabilities it has.
 fn plain_user() -> ProbeItem {
     let name = "plain user";
     if !rustix::process::geteuid().is_root() {

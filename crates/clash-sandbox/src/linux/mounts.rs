@@ -491,6 +491,7 @@ fn errno(error: std::io::Error) -> Errno {
     Errno::from_io_error(&error).unwrap_or(Errno::IO)
 }
 
+/// An existing file or directory is fine.
 fn ignore_existing(made: MountResult<()>) -> MountResult<()> {
     match made {
         Err(Errno::EXIST) => Ok(()),

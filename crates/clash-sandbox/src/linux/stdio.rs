@@ -46,6 +46,7 @@ impl StreamFacts {
         self.flags & OFlags::RWMODE
     }
 
+    /// True for a terminal. /dev/null and its like are told apart without a further call.
     fn is_terminal(&self) -> bool {
         self.kind == FileType::CharacterDevice
             && self.device_major != MEMORY_DEVICES

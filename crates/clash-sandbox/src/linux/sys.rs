@@ -35,6 +35,7 @@ pub(crate) fn landlock_errata() -> Option<u32> {
     landlock_query(LANDLOCK_CREATE_RULESET_ERRATA)
 }
 
+/// The kernel's answer to a question about Landlock; `None` if it does not know the flag.
 fn landlock_query(flag: u32) -> Option<u32> {
     // SAFETY: with one of the query flags the kernel wants no attribute and
     // reads no memory.

@@ -344,6 +344,7 @@ impl CommandObserver<'_> {
         }
     }
 
+    /// Reports an observation unless it was reported before.
     fn report_once(&mut self, observed: Observed) {
         if self.known.insert(observed.clone()) {
             (self.each)(observed);
@@ -434,6 +435,7 @@ impl CommandObserver<'_> {
         Ok(())
     }
 
+    /// Reports the name if the bytes are a DNS query.
     fn report_query(&mut self, bytes: &[u8]) {
         if let Some(name) = dns::parse_dns_query(bytes) {
             self.report_once(Observed::Name(name));

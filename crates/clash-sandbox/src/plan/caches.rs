@@ -63,6 +63,7 @@ pub(super) fn place_caches(request: &PlanRequest<'_>, rules: &mut [ResolvedRule<
     }
 }
 
+/// The line of the report about a cache without a mount.
 fn line_of_cache(rule: &clash_policy::FsRule, own: Option<&CacheRedirect>) -> ReportLine {
     let text = format!("cache {} ({})", rule.pattern, rule.span);
     match own {

@@ -162,6 +162,7 @@ fn report_network(report: &mut PlanReport, net: NetworkMode, room: Option<&RoomP
     }
 }
 
+/// Reports whether Unix sockets can be used, and why others are out of reach.
 fn report_unix_sockets(report: &mut PlanReport, room: Option<&RoomPlan>) {
     let (mechanism, why) = match room.is_some_and(|room| room.unix_sockets) {
         true => (
@@ -177,6 +178,7 @@ fn report_unix_sockets(report: &mut PlanReport, room: Option<&RoomPlan>) {
     add_line(report, "unix sockets", mechanism, why);
 }
 
+/// Reports how the tier keeps the command from other processes.
 fn report_other_processes(
     report: &mut PlanReport,
     watch: Option<&WatchPlan>,

@@ -71,6 +71,7 @@ pub(crate) struct World {
 }
 
 impl World {
+    /// Makes the home, the key, the project and a copy of the example `room`.
     pub(crate) fn new(who: Option<u32>) -> Self {
         let dir = tempfile::tempdir().unwrap();
         fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();

@@ -29,6 +29,7 @@ pub(crate) struct BenchMachine {
 }
 
 impl BenchMachine {
+    /// Makes the directories and the policy, and waits until the cache accepts it.
     pub(crate) fn new(policy: &str) -> Self {
         let compiler = Path::new(env!("CARGO_BIN_EXE_clash")).with_file_name("clash-compile");
         assert!(
@@ -75,6 +76,7 @@ impl BenchMachine {
         bin.join("clash").display().to_string()
     }
 
+    /// A program in the project with a small environment and no output.
     pub(crate) fn command(&self, program: &str, args: &[&str]) -> Command {
         let mut command = Command::new(program);
         command
@@ -109,6 +111,7 @@ impl<'a> MeasuredCommand<'a> {
         Self { name, make: Box::new(make), times: Vec::new() }
     }
 
+    /// Runs the command once, which has to succeed, and returns its time.
     pub(crate) fn run(&self) -> Duration {
         let mut command = (self.make)();
         let start = Instant::now();
@@ -185,7 +188,7 @@ pub(crate) fn processor_time(place: &BenchMachine, words: &[&str]) -> u64 {
     line.split(' ').map(milliseconds).sum()
 }
 
-/// Approvals the launcher would have taken.
+/// Removes the files of a directory: approvals that a launcher would have taken.
 pub(crate) fn clear(dir: &Path) {
     for entry in fs::read_dir(dir).into_iter().flatten() {
         let _ = fs::remove_file(entry.unwrap().path());

@@ -48,6 +48,7 @@ enum CacheVerb {
 }
 
 impl Args {
+    /// Lists the caches, or removes those of one project or of all.
     pub(crate) fn run(self, out: &mut CommandOutput) -> Result<u8, Failure> {
         match self.what {
             CacheVerb::List { json } => run_list(out, &Dirs::from_env()?, json),
@@ -108,6 +109,7 @@ fn disk_usage(path: &Path) -> u64 {
     entries.map(|entry| disk_usage(&entry.path())).fold(own, u64::saturating_add)
 }
 
+/// Prints every project with caches, and the size of each cache.
 fn run_list(out: &mut CommandOutput, dirs: &Dirs, json: bool) -> Result<u8, Failure> {
     let mut projects = Vec::new();
     for dir in subdirectories(&dirs.project_caches()) {
@@ -130,6 +132,7 @@ fn run_list(out: &mut CommandOutput, dirs: &Dirs, json: bool) -> Result<u8, Fail
     unless_closed(print_list(out, &projects))
 }
 
+/// Prints the projects and their caches as a table.
 fn print_list(
     out: &mut CommandOutput,
     projects: &[(PathBuf, Vec<(ProjectCache, u64)>)],
@@ -183,6 +186,7 @@ fn run_clear(out: &mut CommandOutput, owners: &[PathBuf], json: bool) -> Result<
     Ok(if all { exit::OK } else { exit::FAILED })
 }
 
+/// Prints the removed caches and those that are left.
 fn print_cleared(
     out: &mut CommandOutput,
     removed: &[String],

@@ -73,6 +73,7 @@ fn script_of_words(words: &[String]) -> String {
 }
 
 impl Args {
+    /// Decides the action as the hook would, and prints the decision. Runs and records nothing.
     pub(crate) fn run(self, out: &mut CommandOutput) -> Result<u8, Failure> {
         let (dirs, project) = dirs_and_project(self.project)?;
         let (tool, input) = tool_use(self.what, &dirs.home)?;
@@ -207,6 +208,7 @@ pub(super) fn print_sandbox(out: &mut CommandOutput, sandbox: &Sandbox) -> std::
     Ok(())
 }
 
+/// Prints the rules about hosts, and the effect for every other host.
 fn print_network(out: &mut CommandOutput, net: &NetworkAccess) -> std::io::Result<()> {
     let (rules, rest) = match net {
         NetworkAccess::Allow => (&[][..], Effect::Allow),
@@ -270,6 +272,7 @@ fn steps(part: &DecisionPart, untrusted: &[LayerKind]) -> Vec<String> {
     steps
 }
 
+/// The decision in the format of `docs/formats.md`.
 fn as_json(decision: &Decision) -> Value {
     let parts: Vec<Value> = decision.parts.iter().map(part_json).collect();
     json!({
@@ -281,6 +284,7 @@ fn as_json(decision: &Decision) -> Value {
     })
 }
 
+/// One part: the action, the rule behind it, and the rules that it overrules.
 fn part_json(part: &DecisionPart) -> Value {
     let rule = match &part.cause {
         DecisionCause::Rule { layer, trail, span, reason, untrusted, doubtful } => json!({

@@ -59,6 +59,8 @@ fn parse_sandbox_name(text: &str) -> Result<String, String> {
 }
 
 impl Args {
+    /// Runs the command under observation, and prints or writes the proposal. Returns the
+    /// command's exit status.
     pub(crate) fn run(self, _: &mut CommandOutput) -> Result<u8, Failure> {
         let (dirs, here) = dirs_and_project(self.project.clone())?;
         let [program, arguments @ ..] = self.command.as_slice() else {
@@ -210,6 +212,7 @@ fn today() -> String {
     day(u64::try_from(now.as_millis()).unwrap_or(0))
 }
 
+/// Everything observed, and the proposal.
 fn as_json(touched: &TouchedResources, proposal: &SandboxProposal, end: ObservedEnd) -> Value {
     let files: Vec<Value> = touched
         .files

@@ -66,6 +66,7 @@ pub(crate) struct Args {
 }
 
 impl Args {
+    /// Compiles the policy, plans the room and becomes the agent. Returns only on failure.
     pub(crate) fn run(self) -> Result<u8, Failure> {
         let (dirs, project) = dirs_and_project(self.project)?;
         let [name, args @ ..] = self.command.as_slice() else {

@@ -5,6 +5,7 @@ use clash_policy::rule::{KeySubject, Layer, LayerGroup, MatchBranch, MatchNode, 
 use clash_policy::{NetworkAccess, ProcessLifetime, ResourceLimits, Sandbox};
 use serde_json::{Value, json};
 
+/// All properties of a sandbox.
 pub(super) fn sandbox_json(sandbox: &Sandbox) -> Value {
     let fs: Vec<Value> = sandbox
         .fs
@@ -40,6 +41,7 @@ fn limit_json(limit: u64) -> Value {
     if limit == ResourceLimits::UNLIMITED { "unlimited".into() } else { limit.into() }
 }
 
+/// `allow`, `deny`, `ask`, or the rules about hosts and their default.
 fn net_json(net: &NetworkAccess) -> Value {
     let (rules, default) = match net {
         NetworkAccess::Allow => return "allow".into(),
@@ -59,6 +61,7 @@ fn net_json(net: &NetworkAccess) -> Value {
     json!({"hosts": hosts, "default": default.word()})
 }
 
+/// A layer: its settings, rules and sandboxes.
 pub(super) fn layer_json(layer: &Layer) -> Value {
     let settings = &layer.settings;
     json!({
@@ -83,6 +86,7 @@ fn tree_json(branches: &[MatchBranch]) -> Value {
     branches.iter().map(branch_json).collect()
 }
 
+/// A key with its rule, or with the tree below it.
 fn branch_json(branch: &MatchBranch) -> Value {
     let keys: Vec<String> = branch.key.patterns.iter().map(ToString::to_string).collect();
     let about = match branch.key.subject {

@@ -62,6 +62,8 @@ struct AgentState {
 }
 
 impl Args {
+    /// Collects and prints the screen. Runs the agents' hooks with a harmless command, and may
+    /// probe this machine.
     pub(crate) fn run(self, out: &mut CommandOutput) -> Result<u8, Failure> {
         let (dirs, project) = dirs_and_project(self.project)?;
         let status = StatusScreen {
@@ -188,6 +190,7 @@ fn recent_blocks(dirs: &Dirs) -> Result<Vec<ActionStory>, Failure> {
 }
 
 impl StatusScreen {
+    /// Prints the screen, one subject after the other.
     fn print(&self, out: &mut CommandOutput) -> std::io::Result<()> {
         let mut line = |name: &str, text: &str| {
             let name = out.tone(TextTone::Strong, &format!("{name:<9}"));
@@ -289,6 +292,7 @@ fn describe_machine(host: &HostFacts) -> String {
     text
 }
 
+/// The facts about this machine.
 fn machine_json(host: &HostFacts) -> Value {
     let facility = |facility: &Facility| match facility {
         Facility::Works => json!({"works": true}),

@@ -27,6 +27,7 @@ const NARROWEST: usize = 20;
 pub(crate) struct HomeNames(Vec<String>);
 
 impl HomeNames {
+    /// The home of `HOME` and its real path; none if `HOME` is not set.
     pub(crate) fn from_env() -> Self {
         let Some(home) = env::path(env::HOME) else { return Self::default() };
         let real = home.canonicalize().ok();

@@ -23,6 +23,7 @@ const BY_CONTRACT: [(&str, &[Shows]); 3] =
 const CONTRACT: [Shows; 6] =
     [Shows::Allow, Shows::Deny, Shows::Ask, Shows::FailClosed, Shows::Edit, Shows::Mcp];
 
+/// The table of the page: a row for each agent, a column for each ability.
 fn table() -> String {
     let m = Machine::new(Who::Me);
     let mut text = String::from("| agent |");

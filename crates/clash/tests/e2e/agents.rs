@@ -49,12 +49,14 @@ const CONTRACTS: [Contract; 4] = [
     },
 ];
 
+/// Runs the hook of an agent with this message.
 fn hook(m: &Machine, agent: &str, message: &Value) -> Ran {
     let mut command = m.command(clash());
     command.args(["hook", agent]);
     Ran::from(feed(command, message.to_string().as_bytes()).wait_with_output().unwrap())
 }
 
+/// A message that all these agents send.
 fn message(m: &Machine, event: &str, tool: &str, input: Value) -> Value {
     json!({
         "session_id": "test-session", "transcript_path": "/dev/null", "cwd": m.project(),
@@ -85,6 +87,7 @@ impl Contract {
         input["command"].as_str().unwrap().to_owned()
     }
 
+    /// The hook's answer after a call with this output.
     fn after(&self, m: &Machine, command: &str, output: &str) -> String {
         let mut message = message(m, self.after, self.shell, json!({"command": command}));
         message["tool_response"] = output.into();
@@ -92,6 +95,7 @@ impl Contract {
     }
 }
 
+/// A machine with the policy and a key.
 fn machine() -> Machine {
     let m = Machine::new(Who::Me).policy(POLICY);
     m.write(".ssh/id_ed25519", SECRET);

@@ -55,6 +55,7 @@ pub(crate) fn bash(script: &str) -> Value {
     json!({"tool": "Bash", "input": {"command": script, "description": "a step"}})
 }
 
+/// A call that runs a script in the background.
 pub(crate) fn in_background(script: &str) -> Value {
     let mut call = bash(script);
     call["input"]["run_in_background"] = true.into();
@@ -240,11 +241,11 @@ fn monitors_stopped_tasks_and_notebooks_are_judged() {
     talk.results[10].refused("steers the agent");
     assert!(!fs::read_to_string(&steers).unwrap().contains("new"));
     assert_eq!(records(&m, "alarm"), [] as [Value; 0]);
-    eventually("the stopped command is gone", || !somebody_is_in(&m.project()));
+    eventually("the stopped command is gone", || !is_working_directory(&m.project()));
 }
 
-/// Whether a process has this working directory.
-fn somebody_is_in(dir: &Path) -> bool {
+/// True if a process has this working directory.
+fn is_working_directory(dir: &Path) -> bool {
     let processes = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
     let mut places = processes.filter_map(|entry| fs::read_link(entry.path().join("cwd")).ok());
     places.any(|place| place == dir)
@@ -365,7 +366,7 @@ fn hooks_stay_on_when_a_command_writes_the_off_switch() {
     let local = m.write("app/.claude/settings.local.json", "{}");
     let steers = m.project().join(".mcp.json");
     let talk = std::thread::scope(|scope| {
-        // Somebody else writes it: no command of the agent's can.
+        // Another process writes it: no command of the agent can.
         scope.spawn(|| {
             eventually("the command to start", || m.project().join("started").exists());
             fs::write(&local, r#"{"disableAllHooks": true}"#).unwrap();
@@ -390,6 +391,7 @@ fn planted_hook() -> Value {
     json!({"PreToolUse": [{"matcher": "*", "hooks": [hook]}]})
 }
 
+/// Checks that the planted hook has not copied the secret.
 #[track_caller]
 fn nothing_leaked(m: &Machine) {
     let leak = fs::read_to_string(m.project().join("leak.txt")).unwrap_or_default();

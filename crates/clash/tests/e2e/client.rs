@@ -161,6 +161,7 @@ pub(crate) fn wait(name: &str) -> String {
     format!("until cat {name}.over; do sleep 0.5; done")
 }
 
+/// Checks that the script of [`look`] has ended and could not read the secret.
 #[track_caller]
 pub(crate) fn saw_nothing(m: &Machine, name: &str) {
     assert!(m.project().join(format!("{name}.over")).exists());
@@ -316,6 +317,7 @@ pub(crate) fn out_of_reach(text: &str) -> bool {
         && ["Permission denied", "No such file"].iter().any(|said| text.contains(said))
 }
 
+/// True if a command has made the file of [`WHERE_AM_I`].
 pub(crate) fn made(m: &Machine) -> bool {
     m.project().join("made.txt").exists()
 }

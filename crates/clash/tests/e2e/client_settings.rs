@@ -121,6 +121,7 @@ const ALL: [Changes; 12] = [
     },
 ];
 
+/// Runs a command line of the client.
 fn client(m: &Machine, program: &Path, market: &str, words: &[&str]) {
     let mut command = m.command(program);
     if let Some(node) = std::env::var_os("CLASH_TEST_NODE").map(PathBuf::from) {
@@ -219,6 +220,7 @@ const EDITED: [(&str, &str, &str); 4] = [
     ("kiro", ".kiro/settings/mcp.json", "{\"mcpServers\": {}}"),
 ];
 
+/// Writes the whole JSON file anew, with one member more.
 fn add_member(m: &Machine, file: &str, name: &str) {
     let path = m.home().join(file);
     let mut value: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();

@@ -20,10 +20,12 @@ struct Contract {
     shout: fn(&Machine, &str) -> Value,
 }
 
+/// A message of Amazon Q or Kiro.
 fn q(m: &Machine, tool: &str, input: Value) -> Value {
     json!({"hook_event_name": "preToolUse", "cwd": m.project(), "tool_name": tool, "tool_input": input})
 }
 
+/// A message of Cursor.
 fn cursor(m: &Machine, event: &str, more: Value) -> Value {
     let mut message = json!({
         "hook_event_name": event, "conversation_id": "conv-1", "generation_id": "gen-1",
@@ -73,6 +75,7 @@ const CONTRACTS: [Contract; 3] = [
 ];
 
 impl Contract {
+    /// A machine with a key and clash installed for the agent.
     fn installed(&self) -> Machine {
         let m =
             Machine::new(Who::Me).policy(&POLICY.replace(
@@ -110,6 +113,7 @@ impl Contract {
         }
     }
 
+    /// Checks that the client refuses, and returns the text that the model reads.
     #[track_caller]
     fn refuses(&self, m: &Machine, message: &Value, reason: &str) -> String {
         let said = self.refusal(m, message);

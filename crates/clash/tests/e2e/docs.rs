@@ -13,6 +13,7 @@ fn repository_root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
+/// The README, the other pages of the root, and all pages of `docs`.
 fn pages() -> Vec<PathBuf> {
     let root = repository_root();
     let mut pages =
@@ -64,6 +65,7 @@ fn every_example_runs_as_shown() {
     assert!(compiled >= 2 && ran >= 4, "{compiled} policies and {ran} commands");
 }
 
+/// Runs the command of a block and compares its output.
 fn console(m: &Machine, body: &str, place: &str) {
     let (command, expected) = body.split_once('\n').unwrap();
     let command = command.strip_prefix("$ ").unwrap_or_else(|| panic!("{place}"));

@@ -8,7 +8,8 @@ use crate::support::{Machine, Ran, as_each_user, clash, copy_program, eventually
 
 const SECRET: &str = "secret-key-material";
 
-fn with_secret(m: &Machine) {
+/// Writes a key, a file outside the project, and the directories of cargo.
+fn write_secret_and_toolchain(m: &Machine) {
     m.write(".ssh/id_ed25519", SECRET);
     m.write("other/file", "outside");
     m.make_dir(m.home().join(".cargo/bin"));
@@ -19,7 +20,7 @@ fn with_secret(m: &Machine) {
 #[test]
 fn files_outside_the_grants_are_out_of_reach() {
     as_each_user(|m| {
-        with_secret(&m);
+        write_secret_and_toolchain(&m);
         let home = m.home().display().to_string();
         m.make_dir(m.home().join(".cargo/registry"));
         let ran = m.inside(
@@ -61,7 +62,7 @@ fn files_outside_the_grants_are_out_of_reach() {
 #[test]
 fn processes_outside_cannot_be_signalled_or_looked_into() {
     as_each_user(|m| {
-        with_secret(&m);
+        write_secret_and_toolchain(&m);
         let mut outside = m.command("sleep").arg("60").env("CANARY_IN_ENV", "yes").spawn().unwrap();
         let pid = outside.id();
         for attempt in [
@@ -85,7 +86,7 @@ fn processes_outside_cannot_be_signalled_or_looked_into() {
 #[test]
 fn inherited_descriptors_do_not_get_through() {
     as_each_user(|m| {
-        with_secret(&m);
+        write_secret_and_toolchain(&m);
         let script = r#"exec 7<"$HOME/.ssh/id_ed25519" 8>>"$HOME/other/file"; exec "$0" sandbox exec rust_full -- sh -c 'cat <&7; echo x >&8; ls /proc/self/fd | wc -l'"#;
         let ran = Ran::of(m.command("bash").args(["-c", script]).arg(clash()));
         assert!(!ran.stdout.contains(SECRET), "{ran:?}");
@@ -101,7 +102,7 @@ fn the_kernels_back_doors_are_shut() {
         return skipped("system calls from inside, because there is no perl");
     }
     as_each_user(|m| {
-        with_secret(&m);
+        write_secret_and_toolchain(&m);
         let call = |name: &str, args: &str| {
             let script =
                 format!("perl -e '$b = \"\\0\" x 128; exit(syscall({args}) >= 0 ? 0 : 1)'");
@@ -165,7 +166,7 @@ fn nothing_can_be_typed_into_the_terminal() {
         return skipped("TIOCSTI, because there is no script(1) or perl");
     }
     as_each_user(|m| {
-        with_secret(&m);
+        write_secret_and_toolchain(&m);
         let inject = |prefix: &str| {
             let inner = format!(
                 "{prefix} perl -e 'exit(ioctl(STDIN, 0x5412, my $c = \"x\") ? 0 : 9)'; echo status=$?"
@@ -183,7 +184,7 @@ fn nothing_can_be_typed_into_the_terminal() {
 #[test]
 fn sandboxes_of_the_policy_are_enforced_as_written() {
     as_each_user(|m| {
-        with_secret(&m);
+        write_secret_and_toolchain(&m);
         let m = m.policy(
             r#"
 sandbox(name = "reader", fs = {"$PWD": allow("rx"), "$HOME/other": allow("r")})
@@ -275,6 +276,7 @@ fn copy_tree(m: &Machine, from: &Path, to: &Path) -> std::io::Result<()> {
     copy_some(m, from, to, &|path| !path.to_string_lossy().contains("/rustlib/src"))
 }
 
+/// Links or copies the files of a tree that `keep` selects. Directories are always made.
 fn copy_some(
     m: &Machine,
     from: &Path,

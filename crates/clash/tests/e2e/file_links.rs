@@ -15,7 +15,8 @@ when({"Bash": allow(), ("Read", "Write", "Edit", "Glob"): allow(sandbox = projec
 
 const KEY: &str = "secret-key-material";
 
-fn furnished(m: Machine) -> Machine {
+/// A machine with the policy, a key, and a harmless file of the same name.
+fn with_key(m: Machine) -> Machine {
     let m = m.policy(POLICY);
     m.write(".ssh/id_ed25519", KEY);
     m.write("app/d/id_ed25519", "harmless\ntext\n");
@@ -30,7 +31,7 @@ fn alarms(m: &Machine) -> usize {
 #[test]
 fn a_file_behind_any_link_is_judged_where_it_lies() {
     as_each_user(|m| {
-        let m = furnished(m);
+        let m = with_key(m);
         let project = m.project();
         let home = m.home().canonicalize().unwrap();
         let from_root = home.strip_prefix("/").unwrap();
@@ -64,6 +65,7 @@ fn read_text(content: &str) -> Value {
     json!({"type": "text", "file": {"filePath": "x", "content": content, "numLines": 1}})
 }
 
+/// Runs the hook after a call with this response.
 fn after(m: &Machine, tool: &str, input: &Value, response: Value) -> Ran {
     let mut message = m.message("PostToolUse", tool, input.clone());
     message["tool_response"] = response;
@@ -73,7 +75,7 @@ fn after(m: &Machine, tool: &str, input: &Value, response: Value) -> Ran {
 #[test]
 fn a_directory_exchanged_after_the_judgement_raises_an_alarm() {
     as_each_user(|m| {
-        let m = furnished(m);
+        let m = with_key(m);
         let dir = m.project().join("d");
         let read = json!({"file_path": dir.join("id_ed25519")});
         let judged = || m.asks("Read", read.clone()).is("allow", "");
@@ -105,7 +107,7 @@ fn a_directory_exchanged_after_the_judgement_raises_an_alarm() {
 #[test]
 fn everyday_file_tools_raise_no_alarm() {
     as_each_user(|m| {
-        let m = furnished(m);
+        let m = with_key(m);
         let path = m.project().join("new/deep/file.txt");
         let write = json!({"file_path": path, "content": "one\r\ntwo\r\n"});
         m.asks("Write", write.clone()).is("allow", "");
@@ -159,7 +161,7 @@ sandbox(
 
 #[test]
 fn a_file_tool_completes_no_repository() {
-    let m = furnished(Machine::new(Who::Me));
+    let m = with_key(Machine::new(Who::Me));
     m.make_dir(m.project().join("frontend/objects"));
     m.make_dir(m.project().join("frontend/refs"));
     let write = |path: &str| {

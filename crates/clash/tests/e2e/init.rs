@@ -13,7 +13,8 @@ use crate::policy::shown;
 use crate::postures::SECRET;
 use crate::support::{Machine, Ran, Who, as_each_user, clash, feed, skipped};
 
-fn rust_and_node(who: Who) -> Machine {
+/// A project with rust, node and git, and a directory of packages that must not count.
+fn rust_and_node_project(who: Who) -> Machine {
     let m = Machine::new(who);
     m.write("app/Cargo.toml", "[package]\nname = \"app\"\n");
     m.write("app/web/package.json", "{}");
@@ -31,13 +32,14 @@ fn policy(m: &Machine) -> String {
     fs::read_to_string(policy_file(m)).unwrap()
 }
 
+/// Runs `clash init` for no agent.
 pub(crate) fn init(m: &Machine, args: &[&str]) -> Ran {
     m.clash(["init", "--agent", "none"].iter().chain(args))
 }
 
 #[test]
 fn init_names_each_toolchain_and_its_file() {
-    let m = rust_and_node(Who::Me);
+    let m = rust_and_node_project(Who::Me);
     insta::assert_snapshot!(shown(&m, &["init", "--quick", "--agent", "none"]), @r"
     detecting ecosystems...
     found: rust (Cargo.toml)
@@ -250,7 +252,7 @@ const ALL: &[&str] = &[
 #[test]
 fn a_policy_that_is_there_is_never_overwritten_unasked() {
     let mine = "# Mine.\nwhen({\n    \"Bash\": {\"cargo\": deny()},\n})\n";
-    let m = rust_and_node(Who::Me);
+    let m = rust_and_node_project(Who::Me);
     m.write(".config/clash/policy.star", mine);
     init(&m, &["--quick"]).exits(1).says("+        \"npm\"").says("there is a policy already");
     init(&m, &["--json"]).succeeds().says("\"written\": false");
@@ -275,7 +277,7 @@ fn a_policy_that_is_there_is_never_overwritten_unasked() {
 
 #[test]
 fn a_script_gets_json_and_a_dry_run_writes_nothing() {
-    let m = rust_and_node(Who::Me);
+    let m = rust_and_node_project(Who::Me);
     let said = |args: &[&str]| -> Value {
         serde_json::from_str(&init(&m, args).succeeds().stdout).unwrap()
     };
@@ -321,7 +323,7 @@ fn an_imported_deny_holds_in_every_sandbox() {
 
 #[test]
 fn agents_are_wired_and_their_permissions_taken_over() {
-    let m = rust_and_node(Who::Me);
+    let m = rust_and_node_project(Who::Me);
     let settings = r#"{"permissions": {"deny": ["Bash(sudo:*)"], "allow": ["Bash(mycheck:*)"]}}"#;
     m.write(".claude/settings.json", settings);
     m.write("app/.claude/settings.json", r#"{"permissions": {"allow": ["Bash(evil:*)"]}}"#);
@@ -332,7 +334,7 @@ fn agents_are_wired_and_their_permissions_taken_over() {
     m.bash("mycheck all").is("allow", "imported_claude.star");
     m.bash("evil").is("ask", "");
     m.bash("cargo build").is("allow", "policy.star");
-    let m = rust_and_node(Who::Me);
+    let m = rust_and_node_project(Who::Me);
     m.write(".claude/settings.json", settings);
     init(&m, &["--quick", "--no-import"]).succeeds();
     m.bash("sudo ls").is("ask", "");
@@ -341,7 +343,7 @@ fn agents_are_wired_and_their_permissions_taken_over() {
 
 #[test]
 fn a_project_policy_is_in_force_once_it_is_trusted() {
-    let m = rust_and_node(Who::Me);
+    let m = rust_and_node_project(Who::Me);
     m.write(".claude/settings.json", r#"{"permissions": {"allow": ["Bash(mine:*)"]}}"#);
     let mut command = m.command(clash());
     // A mirror and a directory outside the project belong to this machine alone.
@@ -374,6 +376,7 @@ pub(crate) fn at_terminal(m: &Machine, args: &str, lines: &str) -> Option<Ran> {
     typed_into(m.command("script"), args, lines)
 }
 
+/// As [`at_terminal`], with a given `script` command. Prints a skip if there is no `script`.
 pub(crate) fn typed_into(mut command: Command, args: &str, lines: &str) -> Option<Ran> {
     command.env("COLUMNS", "80");
     let line = format!("'{}' {args}; echo status=$?", clash().display());
@@ -387,7 +390,7 @@ pub(crate) fn typed_into(mut command: Command, args: &str, lines: &str) -> Optio
 
 #[test]
 fn at_a_terminal_a_few_questions_lead_to_a_policy() {
-    let m = rust_and_node(Who::Me);
+    let m = rust_and_node_project(Who::Me);
     m.write(".claude/settings.json", r#"{"permissions": {"deny": ["Bash(sudo:*)"]}}"#);
     let Some(ran) = typed(&m, "4\nstrict\nrust git\nnone\nno\ny\n") else { return };
     let ran = ran
@@ -404,7 +407,7 @@ fn at_a_terminal_a_few_questions_lead_to_a_policy() {
 
 #[test]
 fn empty_answers_take_the_defaults_and_no_changes_nothing() {
-    let m = rust_and_node(Who::Me);
+    let m = rust_and_node_project(Who::Me);
     let Some(ran) = typed(&m, "\n\n\nn\n") else { return };
     ran.says("status=1");
     assert!(!policy_file(&m).exists());
@@ -490,7 +493,7 @@ fn the_way_of_a_new_user_of_the_real_claude_is_one_command() {
 
 #[test]
 fn a_learned_policy_is_written_after_a_yes() {
-    let m = rust_and_node(Who::Me);
+    let m = rust_and_node_project(Who::Me);
     let seen = r#"{"v":1,"time":1794776639000,"event":"decision","agent":"claude","call":"a","tool":"Bash","what":"cargo test"}
 {"v":1,"event":"exit","call":"a","ok":true}
 "#;
@@ -509,7 +512,7 @@ fn a_learned_policy_is_written_after_a_yes() {
 /// `clash init` chooses the posture of a new policy. An existing policy keeps its posture.
 #[test]
 fn a_posture_is_changed_or_refused_and_never_ignored() {
-    let m = rust_and_node(Who::Me);
+    let m = rust_and_node_project(Who::Me);
     init(&m, &["--quick", "--posture", "moderate"]).succeeds();
     let before = policy(&m);
     init(&m, &["--posture", "strict", "--yes"])
@@ -523,7 +526,7 @@ fn a_posture_is_changed_or_refused_and_never_ignored() {
 
 #[test]
 fn a_dry_run_into_a_closed_pipe_is_quiet() {
-    let m = rust_and_node(Who::Me);
+    let m = rust_and_node_project(Who::Me);
     let line = format!("{} init --agent none --dry-run | head -n 1", clash().display());
     let ran = Ran::of(m.command("sh").args(["-c", &line])).succeeds();
     assert!(!ran.stderr.contains("pipe"), "{ran:?}");
@@ -544,7 +547,7 @@ fn init_in_the_home_changes_nothing_and_says_where_to_go() {
 
 #[test]
 fn the_policy_is_shown_in_short_and_whole_on_request() {
-    let m = rust_and_node(Who::Me);
+    let m = rust_and_node_project(Who::Me);
     let Some(ran) = typed(&m, "\n\nnone\nview\nno\n") else { return };
     let (short, whole) = ran.stdout.split_once("or view to read its").unwrap();
     assert!(short.contains("The policy in short:") && !short.contains("when({"), "{short}");
@@ -557,7 +560,7 @@ fn the_policy_is_shown_in_short_and_whole_on_request() {
 
 #[test]
 fn a_given_posture_is_not_asked_for() {
-    let m = rust_and_node(Who::Me);
+    let m = rust_and_node_project(Who::Me);
     let Some(ran) = at_terminal(&m, "init --posture strict", "\nnone\nyes\n") else { return };
     assert!(!ran.stdout.contains("How much should happen"), "{ran:?}");
     assert!(policy(&m).contains("(strict)"));

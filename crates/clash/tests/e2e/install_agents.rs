@@ -26,6 +26,7 @@ const AGENTS: [(&str, &str, &str); 5] = [
     ("droid", ".factory/settings.json", "{\"customModels\":[{\"model\":\"x\"}]}"),
 ];
 
+/// All files below a directory, sorted.
 fn files(dir: &Path) -> Vec<String> {
     let mut found = Vec::new();
     for entry in fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()) {

@@ -93,7 +93,8 @@ while not os.path.exists("stop"):
     time.sleep(0.05)
 "#;
 
-fn furnished(who: Who, tries: usize) -> Machine {
+/// A machine with Claude Code wired, the keys and the attacking script.
+fn installed_machine(who: Who, tries: usize) -> Machine {
     let m = Machine::new(who).policy(POLICY);
     m.clash(["install", "--agent", "claude"]).succeeds();
     for number in 0..tries {
@@ -109,10 +110,10 @@ fn an_exchanged_link_never_shows_the_key_to_the_model() {
     let tries = if std::env::var_os("CLASH_NIGHTLY").is_some() { 200 } else { 50 };
     if !is_root() {
         skipped("the race of links as root, because the tests do not run as root");
-        return race(&claude, &furnished(Who::Me, tries), tries);
+        return race(&claude, &installed_machine(Who::Me, tries), tries);
     }
-    race(&claude, &furnished(Who::Me, tries), tries);
-    let m = furnished(Who::Nobody, tries);
+    race(&claude, &installed_machine(Who::Me, tries), tries);
+    let m = installed_machine(Who::Nobody, tries);
     if m.command(&claude.program).arg("--version").output().is_ok_and(|o| o.status.success()) {
         race(&claude, &m, tries);
     } else {
@@ -120,6 +121,8 @@ fn an_exchanged_link_never_shows_the_key_to_the_model() {
     }
 }
 
+/// Runs the attack in the background while the model reads. Fails if a key reached the model,
+/// or if no read succeeded.
 fn race(claude: &Here<'_>, m: &Machine, tries: usize) {
     let keys = m.home().join(".ssh").canonicalize().unwrap();
     let attack = format!("python3 swap.py {} {tries}", keys.display());

@@ -33,7 +33,9 @@ fn with_own_etc(m: &Machine, name: &str, program: &Path) -> PathBuf {
     script
 }
 
-fn survives(client: &Client, off: (&str, &str), written: &str) {
+/// Installs clash for the whole machine, lets a project switch hooks off, and checks that the
+/// client still runs no command.
+fn check_managed_settings(client: &Client, off: (&str, &str), written: &str) {
     let Some(mut here) = client.here() else { return };
     if !is_root() {
         skipped("managed settings, because only root can have an /etc of its own");
@@ -49,7 +51,7 @@ fn survives(client: &Client, off: (&str, &str), written: &str) {
     Ran::of(m.command(&wrapped).args(install)).succeeds();
     assert!(m.home().join("etc-upper").join(written).exists());
     let program = fs::metadata(m.home().join("local-upper/lib/clash/bin/clash")).unwrap();
-    assert_eq!(program.permissions().mode() & 0o555, 0o555, "everybody may run it");
+    assert_eq!(program.permissions().mode() & 0o555, 0o555, "every user may run it");
     assert!(!m.state().join("bin/clash").exists());
     Ran::of(m.command(&wrapped).args(install)).succeeds().says("already");
     m.write(format!("app/{}", off.0), off.1);
@@ -66,17 +68,21 @@ fn a_project_cannot_switch_managed_hooks_of_claude_off() {
     // The project's hooks do not run either, so no hook runs after clash's.
     let off = r#"{"disableAllHooks": true, "hooks": {"PreToolUse": [{"matcher": "*", "hooks": [
         {"type": "command", "command": "/bin/sh", "args": ["-c", "echo x > made.txt"]}]}]}}"#;
-    survives(&CLAUDE, (".claude/settings.json", off), "claude-code/managed-settings.json");
+    check_managed_settings(
+        &CLAUDE,
+        (".claude/settings.json", off),
+        "claude-code/managed-settings.json",
+    );
 }
 
 #[test]
 fn a_project_cannot_switch_managed_hooks_of_codex_off() {
     let off = (".codex/config.toml", "[features]\nhooks = false\n");
-    survives(&CODEX, off, "codex/requirements.toml");
+    check_managed_settings(&CODEX, off, "codex/requirements.toml");
 }
 
 #[test]
 fn a_project_cannot_switch_managed_hooks_of_gemini_off() {
     let off = (".gemini/settings.json", "{\"hooksConfig\": {\"enabled\": false}}");
-    survives(&GEMINI, off, "gemini-cli/settings.json");
+    check_managed_settings(&GEMINI, off, "gemini-cli/settings.json");
 }

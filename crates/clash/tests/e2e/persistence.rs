@@ -21,6 +21,7 @@ fn bare(m: &Machine, script: &str) -> Ran {
     Ran::of(&mut command).succeeds()
 }
 
+/// True if a program is installed. Prints otherwise that the case is skipped.
 fn has(program: &str) -> bool {
     let found = std::path::Path::new("/usr/bin").join(program).exists();
     if !found {

@@ -25,6 +25,7 @@ fn repository_file(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
 }
 
+/// The first policy of the README.
 fn readme_policy() -> String {
     let readme = std::fs::read_to_string(repository_file("README.md")).unwrap();
     let (_, rest) = readme.split_once("```star policy\n").unwrap();
@@ -50,6 +51,7 @@ fn session_lines() -> Vec<(bool, String)> {
     lines
 }
 
+/// A line as a terminal of [`COLUMNS`] columns breaks it.
 fn wrapped(line: &str) -> Vec<String> {
     let characters: Vec<char> = line.chars().collect();
     if characters.is_empty() {
@@ -62,7 +64,8 @@ fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
-fn drawn(lines: &[(bool, String)]) -> String {
+/// The lines as an SVG picture.
+fn draw_svg(lines: &[(bool, String)]) -> String {
     let width = (COLUMNS as f32 * CELL_WIDTH) as usize + 2 * MARGIN;
     let height = lines.len() * LINE_HEIGHT + 2 * MARGIN;
     let mut svg = format!(
@@ -87,7 +90,7 @@ fn drawn(lines: &[(bool, String)]) -> String {
 #[test]
 fn picture_of_the_readme_shows_a_real_session() {
     let file = repository_file("docs/session.svg");
-    let picture = drawn(&session_lines());
+    let picture = draw_svg(&session_lines());
     if std::env::var_os("CLASH_UPDATE_PICTURE").is_some() {
         std::fs::write(&file, &picture).unwrap();
     }

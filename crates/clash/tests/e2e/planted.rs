@@ -37,7 +37,8 @@ when({
 
 const KEY: &str = "secret-key-material";
 
-fn furnished(m: Machine) -> Machine {
+/// A machine with the policy, a key and caches of node.
+fn with_caches(m: Machine) -> Machine {
     let m = m.policy(POLICY);
     m.write(".ssh/id_ed25519", KEY);
     m.write(".npm/_logs/a.log", "log");
@@ -49,6 +50,7 @@ fn furnished(m: Machine) -> Machine {
 /// The same sandbox in a room and without namespaces.
 const TIERS: [&[&str]; 2] = [&[], &["--simulate", "no-userns"]];
 
+/// Runs a script in a sandbox, on this kind of host.
 fn run(m: &Machine, tier: &[&str], sandbox: &str, script: &str) -> Ran {
     let mut args = vec!["sandbox", "exec"];
     args.extend(tier);
@@ -87,7 +89,7 @@ fn opens_nothing(m: &Machine, at: &str, target: &str, then: &str) {
 #[test]
 fn a_link_planted_in_a_cache_opens_nothing() {
     as_each_user(|m| {
-        let m = furnished(m);
+        let m = with_caches(m);
         let then = "cat ~/.ssh/id_ed25519; echo x > ~/.bash_aliases";
         opens_nothing(&m, ".npm/_logs", "..", then);
     });
@@ -96,7 +98,7 @@ fn a_link_planted_in_a_cache_opens_nothing() {
 #[test]
 fn a_link_planted_behind_a_variable_opens_nothing() {
     as_each_user(|m| {
-        let m = furnished(m);
+        let m = with_caches(m);
         opens_nothing(&m, ".cache/node/corepack", "../..", "cat ~/.ssh/id_ed25519");
     });
 }
@@ -105,7 +107,7 @@ fn a_link_planted_behind_a_variable_opens_nothing() {
 #[test]
 fn a_link_that_stays_in_its_cache_opens_nothing() {
     as_each_user(|m| {
-        let m = furnished(m);
+        let m = with_caches(m);
         plant(&m, &[], ".npm/_logs", "_cacache");
         run(&m, &[], "node_safe", "echo evil > ~/.npm/_cacache/x").exits(125);
         assert_eq!(fs::read_to_string(m.home().join(".npm/_cacache/x")).unwrap(), "cached");
@@ -115,7 +117,7 @@ fn a_link_that_stays_in_its_cache_opens_nothing() {
 #[test]
 fn file_tools_do_not_use_a_planted_link() {
     as_each_user(|m| {
-        let m = furnished(m);
+        let m = with_caches(m);
         let key = m.home().join(".ssh/id_ed25519");
         let read = || m.asks("Read", json!({"file_path": key}));
         read().is("deny", "it holds ssh keys");
@@ -133,7 +135,7 @@ fn file_tools_do_not_use_a_planted_link() {
 #[test]
 fn no_directory_is_made_through_a_planted_link() {
     as_each_user(|m| {
-        let m = furnished(m);
+        let m = with_caches(m);
         plant(&m, &[], ".npm/_logs", "../made");
         run(&m, &[], "node_safe", "true").exits(125);
         assert!(!m.home().join("made").exists());
@@ -144,7 +146,7 @@ fn no_directory_is_made_through_a_planted_link() {
 #[test]
 fn links_of_the_user_go_on_working() {
     as_each_user(|m| {
-        let m = furnished(m);
+        let m = with_caches(m);
         let moved = |name: &str| {
             let (at, to) = (m.home().join(name), m.home().join("data").join(name));
             m.make_dir(to.parent().unwrap());

@@ -61,6 +61,7 @@ const NEEDS_NETWORK: &str = "U18";
 /// The result of each probe, by its id.
 type Statuses = BTreeMap<String, String>;
 
+/// The recorded results.
 #[derive(Debug, Default, Deserialize, Serialize)]
 struct Expected {
     /// The reason why a probe is not blocked, and what would block it. Written by hand.
@@ -80,6 +81,7 @@ impl Expected {
         serde_json::from_str(&fs::read_to_string(Self::file()).unwrap()).unwrap()
     }
 
+    /// The results of one user and tier.
     fn of(&mut self, who: Who) -> &mut Statuses {
         match who {
             Who::User => &mut self.user,
@@ -90,6 +92,7 @@ impl Expected {
     }
 }
 
+/// The user and the tier of a run.
 #[derive(Clone, Copy, Debug)]
 enum Who {
     User,
@@ -99,6 +102,8 @@ enum Who {
 }
 
 impl Who {
+    /// The groups of probes that run at the same time. As root without namespaces, only those
+    /// whose result may differ, unless all are wanted.
     fn shards(self) -> &'static [&'static str] {
         let all = recording() || std::env::var_os("CLASH_NIGHTLY").is_some();
         match self {
@@ -107,6 +112,7 @@ impl Who {
         }
     }
 
+    /// True if this run includes the probe.
     fn runs(self, id: &str) -> bool {
         self.shards().iter().any(|classes| classes.split(',').any(|class| id.starts_with(class)))
     }
@@ -115,6 +121,7 @@ impl Who {
         if matches!(self, Self::RootWithoutNamespaces) { "uncounted" } else { "strict" }
     }
 
+    /// The option of clash that simulates a host without namespaces.
     fn simulates(self) -> &'static str {
         match self {
             Self::User | Self::Root => "",
@@ -137,6 +144,7 @@ struct Report {
     results: Vec<Row>,
 }
 
+/// The runner of the probes, and a directory with copies of clash and a policy.
 struct Kit {
     runner: PathBuf,
     /// Outside /tmp and /run, which the synthetic host replaces.
@@ -175,6 +183,7 @@ impl Kit {
         Some(Self { runner, dir })
     }
 
+    /// Runs these groups of probes at the same time, each in its own process.
     fn run(&self, who: Who, which: &[&str]) -> Vec<Row> {
         let program = self.dir.path().join("clash");
         let start = |(at, only): (usize, &&str)| {
@@ -230,6 +239,7 @@ impl Kit {
     }
 }
 
+/// True if the attack was blocked, or ordinary work succeeded.
 fn is_good(status: &str) -> bool {
     matches!(status, "BLOCKED" | "OK")
 }
@@ -240,10 +250,13 @@ fn improved(what: &str) {
     let _ = writeln!(std::io::stderr(), "IMPROVED: probe {what}; {hint}");
 }
 
+/// True if the results are to be recorded.
 fn recording() -> bool {
     std::env::var_os("CLASH_RECORD_PROBES").is_some()
 }
 
+/// Runs the probes and compares the results with the recorded ones. Worse results fail;
+/// better ones are only printed. With `CLASH_RECORD_PROBES`, records them instead.
 fn compare(who: Who) {
     let Some(kit) = Kit::here() else { return };
     let mut expected = Expected::read();
@@ -270,6 +283,7 @@ fn compare(who: Who) {
     assert!(worse.is_empty(), "as {who:?}:\n{}", worse.join("\n"));
 }
 
+/// Replaces the recorded results of one user and tier.
 fn record(who: Who, rows: &[Row]) {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let _guard = ONE_AT_A_TIME.lock().unwrap();

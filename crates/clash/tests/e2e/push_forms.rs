@@ -16,17 +16,20 @@ settings(default = allow(), default_sandbox = project)
 when({"Bash": {"git": {"push": deny(), glob("**"): allow(sandbox = git_safe)}, "sudo": deny()}})
 "#;
 
+/// The forms of the list, one a line.
 fn forms() -> Vec<String> {
     let text = std::fs::read_to_string(test_file("shell/push-forms.txt")).unwrap();
     text.lines().filter(|l| !l.trim().is_empty()).map(|l| l.replace("\\n", "\n")).collect()
 }
 
+/// A project with commits that were never pushed, and its remote.
 struct Repository<'m> {
     m: &'m Machine,
     remote: PathBuf,
 }
 
 impl<'m> Repository<'m> {
+    /// Makes the remote and the project, with scripts that push.
     fn new(m: &'m Machine) -> Self {
         let repository = Self { m, remote: m.outside().join("remote.git") };
         let script = format!(
@@ -49,11 +52,13 @@ impl<'m> Repository<'m> {
         Ran::of(self.m.command("bash").args(["-c", script]))
     }
 
+    /// True if the remote has a reference.
     fn pushed(&self) -> bool {
         let refs = format!("git --git-dir={} for-each-ref", self.remote.display());
         !self.outside(&refs).stdout.is_empty()
     }
 
+    /// Empties the remote and removes files of earlier forms.
     fn reset(&self) {
         let remote = self.remote.display();
         let script = format!(

@@ -40,6 +40,7 @@ fn with_asking_agent(m: Machine, name: &str) -> Machine {
     m
 }
 
+/// Runs the agent with `clash run`, with secrets in its environment.
 fn run(m: &Machine, name: &str, script: &str) -> Ran {
     let program = m.home().join("agents/bin").join(name);
     let mut command = m.command(clash());
@@ -52,6 +53,8 @@ fn run(m: &Machine, name: &str, script: &str) -> Ran {
 const LOOK: &str = "cat ~/.ssh/id_ed25519 ~/other/work.txt; ls -A ~ /tmp; echo x > /tmp/x; \
                     echo x > ~/.bashrc; echo done > done.txt; env";
 
+/// Checks that [`LOOK`] found no secret, wrote only in the project, and saw only the variable
+/// of the agent's service.
 #[track_caller]
 fn is_confined(m: &Machine, ran: &Ran) {
     assert!(!ran.stdout.contains(SECRET), "{ran:?}");

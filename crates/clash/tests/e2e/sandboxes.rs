@@ -34,7 +34,8 @@ fn tree(dir: &Path) -> Vec<(PathBuf, String)> {
     found
 }
 
-fn furnished(m: &Machine) {
+/// Writes files of the project, notes, and credentials.
+fn write_users_files(m: &Machine) {
     m.write("notes/today", "text");
     m.write("app/secret/key", "text");
     m.write("app/main.rs", "text");
@@ -47,7 +48,7 @@ fn furnished(m: &Machine) {
 fn sandbox_test_agrees_with_the_rules_and_leaves_no_files() {
     as_each_user(|m| {
         let m = m.policy(POLICY);
-        furnished(&m);
+        write_users_files(&m);
         let before = tree(m.home().parent().unwrap());
         for name in ["project", "readonly", "git_safe", "part"] {
             let ran = m.clash(["sandbox", "test", name, "--json"]).exits(0);
@@ -113,7 +114,7 @@ fn a_disagreement_is_said_and_is_a_failure() {
 #[test]
 fn a_test_that_is_killed_leaves_nothing_either() {
     let m = Machine::new(Who::Me).policy(POLICY).settled();
-    furnished(&m);
+    write_users_files(&m);
     m.clash(["sandbox", "test", "project"]).exits(0);
     let before = tree(m.home().parent().unwrap());
     for round in 0..8 {

@@ -23,6 +23,8 @@ fn screen(m: &Machine, args: &[&str]) -> String {
     checked(m, &text)
 }
 
+/// Checks that a text has no colour, no home path and no line over 80 columns. Removes spaces
+/// at line ends.
 fn checked(m: &Machine, text: &str) -> String {
     assert!(!text.contains('\u{1b}'), "{text}");
     assert!(!text.contains(&m.home().display().to_string()), "{text}");
@@ -31,8 +33,8 @@ fn checked(m: &Machine, text: &str) -> String {
     text.lines().map(|line| format!("{}\n", line.trim_end())).collect()
 }
 
-/// Times and machines differ.
-fn with_time(text: &str) -> String {
+/// The text with fixed times and dates.
+fn with_fixed_times(text: &str) -> String {
     let is_time = |word: &str| word.len() == 8 && word.bytes().filter(|b| *b == b':').count() == 2;
     let is_date = |word: &str| word.len() == 10 && word.bytes().filter(|b| *b == b'-').count() == 2;
     let word = |word: &str| match word {
@@ -46,7 +48,8 @@ fn with_time(text: &str) -> String {
         .join(" ")
 }
 
-fn project() -> Machine {
+/// A project with rust, node and git, and settings of an agent to import.
+fn polyglot_project() -> Machine {
     let m = Machine::new(Who::Me);
     m.write("app/Cargo.toml", "[package]\nname = \"app\"\n");
     m.write("app/web/package.json", "{}");
@@ -57,7 +60,7 @@ fn project() -> Machine {
 
 #[test]
 fn init_in_80_columns() {
-    let m = project();
+    let m = polyglot_project();
     insta::assert_snapshot!(screen(&m, &["init", "--quick", "--agent", "claude"]), @r"
     detecting ecosystems...
     found: rust (Cargo.toml)
@@ -71,7 +74,7 @@ fn init_in_80_columns() {
     Running sessions keep their old settings: start a new one.
     `clash policy show` shows what holds, `clash policy undo` takes it back.
     ");
-    let m = project();
+    let m = polyglot_project();
     let mut command = m.command("script");
     // Toolchains of this machine that are elsewhere would have sandboxes of their own.
     command.env("PATH", "/bin");
@@ -135,7 +138,7 @@ fn status_in_80_columns() {
     let text = screen(&m, &["status"]);
     let (above, rest) = text.split_once("machine ").unwrap();
     let (_, blocked) = rest.split_once("\nblocked").unwrap();
-    insta::assert_snapshot!(with_time(&format!("{above}blocked{blocked}")), @r"
+    insta::assert_snapshot!(with_fixed_times(&format!("{above}blocked{blocked}")), @r"
     project   ~/app
     policy    user (~/.clash/policy.star)
     default   ask, in sandbox project (~/.clash/policy.star:3)
@@ -271,7 +274,7 @@ fn log_in_80_columns() {
     m.bash("echo hi").is("allow", "");
     m.bash("git push origin main").is("ask", "");
     m.bash("sudo reboot").is("deny", "");
-    insta::assert_snapshot!(with_time(&screen(&m, &["log"])), @r"
+    insta::assert_snapshot!(with_fixed_times(&screen(&m, &["log"])), @r"
     2026-01-02 03:04:05  allow     Bash       project      echo hi
     2026-01-02 03:04:05  ask       Bash       git_full     git push origin main
                                    (~/.clash/policy.star:6)
@@ -289,7 +292,7 @@ fn a_long_reason_keeps_its_remedy() {
 
 #[test]
 fn a_reader_that_has_gone_is_no_failure() {
-    let m = project();
+    let m = polyglot_project();
     m.clash(["init", "--quick", "--agent", "claude"]).succeeds();
     m.bash("sudo reboot");
     for args in [

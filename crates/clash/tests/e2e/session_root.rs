@@ -25,6 +25,7 @@ struct Session {
 }
 
 impl Session {
+    /// A machine with a policy, a key and a session that has run one command.
     fn begun(m: Machine) -> Self {
         let m = m.policy(POLICY);
         m.write(".ssh/id_ed25519", KEY);
@@ -35,6 +36,7 @@ impl Session {
         session
     }
 
+    /// Clash in the session, from another working directory.
     fn command(&self) -> Command {
         let mut command = self.m.command(clash());
         // The client's own working directory is the old one.
@@ -42,6 +44,7 @@ impl Session {
         command
     }
 
+    /// Runs the hook for an event in the project.
     fn hook(&self, event: &str, tool: &str, input: Value) -> Ran {
         let mut message = self.m.message(event, tool, input);
         message["cwd"] = json!(self.project);

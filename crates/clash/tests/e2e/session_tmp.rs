@@ -23,6 +23,7 @@ when({
 struct HostFile(PathBuf);
 
 impl HostFile {
+    /// Writes a file with a name that no other test uses.
     fn new(name: &str, text: &str) -> Self {
         let unique = format!("{name}-{}-{:?}", std::process::id(), std::thread::current().id());
         let plain: String = unique.chars().filter(|c| *c != '(' && *c != ')').collect();
@@ -42,6 +43,7 @@ impl Drop for HostFile {
     }
 }
 
+/// The hook's answer to a tool call in this session.
 fn asks(m: &Machine, session: &str, tool: &str, input: Value) -> Value {
     let mut message = m.message("PreToolUse", tool, input);
     message["session_id"] = session.into();

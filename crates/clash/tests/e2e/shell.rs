@@ -80,12 +80,15 @@ const REAL: &[&str] =
 struct Random(u64);
 
 impl Random {
+    /// A number from 0 up to, not including, `end`.
     fn below(&mut self, end: usize) -> usize {
         self.0 =
             self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) as usize % end
     }
 
+    /// A random script: pieces in a row, a nested shape, or several shapes with a little
+    /// damage.
     fn script(&mut self) -> String {
         match self.below(3) {
             0 => self.soup(),
@@ -107,6 +110,7 @@ impl Random {
         }
     }
 
+    /// Random pieces of shell syntax in a row.
     fn soup(&mut self) -> String {
         let mut script = ["ls ", "git ", "echo ", ""][self.below(4)].to_owned();
         for _ in 0..1 + self.below(9) {
@@ -116,6 +120,7 @@ impl Random {
         script
     }
 
+    /// A random shape with stub programs in it, and other shapes up to this depth.
     fn shaped(&mut self, depth: usize) -> String {
         let shape = loop {
             let shape = SHAPES[self.below(SHAPES.len())];
@@ -165,6 +170,7 @@ struct Place {
 }
 
 impl Place {
+    /// Makes the stub programs, and links to the real ones.
     fn new(m: &Machine, index: usize) -> Self {
         let base = m.home().join(format!("t{index}"));
         let ran = base.join("ran");

@@ -446,6 +446,7 @@ fn serve(m: &Machine, port: u16) -> Server {
     Server(server)
 }
 
+/// True if root can start sshd. Prints otherwise that the case is skipped.
 fn can_serve() -> bool {
     let ready = Path::new("/usr/sbin/sshd").exists() && is_root();
     if !ready {

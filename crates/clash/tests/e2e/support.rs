@@ -48,6 +48,7 @@ pub(crate) fn test_file(below: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests").join(below)
 }
 
+/// True if the tests run as root.
 pub(crate) fn is_root() -> bool {
     let probe = tempfile::tempdir().unwrap();
     std::os::unix::fs::MetadataExt::uid(&fs::metadata(probe.path()).unwrap()) == 0
@@ -80,6 +81,7 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
+    /// Makes the directories. There is no policy yet.
     pub(crate) fn new(who: Who) -> Self {
         let dir = tempfile::Builder::new().prefix("clash-e2e-").tempdir().unwrap();
         fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
@@ -107,6 +109,7 @@ impl Machine {
         self.home().join("other")
     }
 
+    /// Gives a file to the machine's user.
     fn own(&self, path: &Path) {
         if self.who == Who::Nobody {
             chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
@@ -150,7 +153,7 @@ impl Machine {
         self
     }
 
-    /// The record of a machine that cannot make rooms, in the place of this one's.
+    /// Changes the record of this machine's facts, so that clash makes no rooms.
     pub(crate) fn without_rooms(self) -> Self {
         self.clash(["status"]);
         let record = self.state().join("host");
@@ -180,6 +183,7 @@ impl Machine {
         command
     }
 
+    /// Runs clash with these arguments in the project, to its end.
     pub(crate) fn clash<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Ran {
         Ran::of(self.command(clash()).args(args))
     }
@@ -196,6 +200,7 @@ impl Machine {
         feed(command, input)
     }
 
+    /// As [`Self::start_hook`], to its end.
     pub(crate) fn hook_raw(&self, input: &[u8]) -> Ran {
         Ran::from(self.start_hook(input).wait_with_output().unwrap())
     }
@@ -209,6 +214,7 @@ impl Machine {
         })
     }
 
+    /// Runs `clash hook claude` with this message.
     pub(crate) fn hook(&self, message: &Value) -> Ran {
         self.hook_raw(message.to_string().as_bytes())
     }
@@ -218,16 +224,18 @@ impl Machine {
         Answer::of(&self.hook(&self.message("PreToolUse", tool, input)))
     }
 
+    /// The hook's answer to a shell script.
     pub(crate) fn bash(&self, script: &str) -> Answer {
         self.asks("Bash", json!({"command": script}))
     }
 
-    /// The session's trace.
+    /// All records of the machine's sessions, as `clash log` prints them.
     pub(crate) fn trace(&self) -> Vec<Value> {
         let log = self.clash(["log", "--records", "--json"]);
         log.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
+    /// The directory of clash's own state.
     pub(crate) fn state(&self) -> PathBuf {
         self.home().join(".local/state/clash")
     }
@@ -290,6 +298,7 @@ impl From<Output> for Ran {
 }
 
 impl Ran {
+    /// Runs a command to its end.
     pub(crate) fn of(command: &mut Command) -> Self {
         Self::from(command.output().unwrap())
     }
@@ -312,6 +321,7 @@ impl Ran {
         self
     }
 
+    /// Checks that a text is on standard output or standard error.
     #[track_caller]
     pub(crate) fn says(self, text: &str) -> Self {
         assert!(
@@ -350,6 +360,7 @@ impl Answer {
         }
     }
 
+    /// Checks the effect, and that the reason contains a text.
     #[track_caller]
     pub(crate) fn is(self, effect: &str, reason: &str) -> Self {
         assert_eq!(self.effect, effect, "{self:?}");

@@ -40,6 +40,7 @@ struct Everyday {
 struct Running(Child, u16);
 
 impl Running {
+    /// Starts the service on a free port, and waits until it listens.
     fn of(script: &str, mut shell: Command) -> Self {
         let free = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let port = free.local_addr().unwrap().port();
@@ -113,6 +114,8 @@ toolchains! {
     github: GITHUB,
 }
 
+/// Runs the everyday work as each user that has the toolchain. Prints a skip if it is
+/// missing.
 fn everyday(it: &Everyday) {
     let nightly = std::env::var_os("CLASH_NIGHTLY").is_some();
     if !nightly && it.steps.is_empty() {
@@ -133,6 +136,8 @@ fn everyday(it: &Everyday) {
     }
 }
 
+/// Makes the project, runs `clash init --quick`, and runs every step as the policy decides
+/// it.
 fn everyday_of(it: &Everyday, who: Who, search: &str, nightly: bool) {
     let m = Machine::new(who);
     for (name, text) in it.files {

@@ -10,6 +10,7 @@ use crate::support::{Machine, Ran, Who, as_each_user, clash, copy_program};
 
 const PROJECT: &str = "load(\"more.star\", \"what\")\nwhen({\"Bash\": {\"make\": what}})\n";
 
+/// A machine whose project has a policy of two files.
 fn machine() -> Machine {
     let m = Machine::new(Who::Me);
     m.write("app/.clash/policy.star", PROJECT);

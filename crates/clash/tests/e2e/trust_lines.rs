@@ -242,7 +242,7 @@ const PROMISES: &[Promise] = &[
 fn every_promise_has_its_test() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut sources = Vec::new();
-    collect(root.parent().unwrap(), &mut sources);
+    collect_sources(root.parent().unwrap(), &mut sources);
     for Promise { before, now, test } in PROMISES {
         let (file, name) = test.rsplit_once("::").unwrap();
         let wanted = match file.strip_prefix("src/") {
@@ -262,11 +262,12 @@ fn every_promise_has_its_test() {
     }
 }
 
-fn collect(dir: &Path, sources: &mut Vec<PathBuf>) {
+/// Adds all Rust files below a directory.
+fn collect_sources(dir: &Path, sources: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {
-            collect(&path, sources);
+            collect_sources(&path, sources);
         } else if path.extension().is_some_and(|extension| extension == "rs") {
             sources.push(path);
         }

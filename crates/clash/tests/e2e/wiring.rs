@@ -28,12 +28,14 @@ const AGENTS: [(&str, &str); 13] = [
     ("cursor", ".cursor/hooks.json"),
 ];
 
+/// A machine that allows everything, with clash installed for the agent.
 fn installed(m: Machine, agent: &str) -> Machine {
     let m = m.policy(ALLOW);
     m.clash(["install", "--agent", agent, "--yes"]).succeeds().says("a trial command ran in");
     m
 }
 
+/// Checks that `clash status` says `not confined`, and no agent is confined.
 fn is_not_confined(m: &Machine, case: &str) -> Ran {
     let status = m.clash(["status"]);
     let agents: Vec<&str> = status.stdout.lines().filter(|line| line.contains(": ")).collect();
@@ -42,6 +44,7 @@ fn is_not_confined(m: &Machine, case: &str) -> Ran {
     status
 }
 
+/// Checks that `clash doctor` fails too.
 fn doctor_agrees(m: &Machine, case: &str) {
     let doctor = m.clash(["doctor"]).exits(1);
     assert!(!doctor.stdout.contains("which ran in sandbox"), "{case}: {doctor:?}");

@@ -196,7 +196,7 @@ enum ChildChange {
 fn poll_child(child: libc::pid_t) -> Option<ChildChange> {
     loop {
         match waitpid(Pid::from_raw(child), WaitOptions::NOHANG | WaitOptions::UNTRACED) {
-            Ok(Some((_, status))) => return change(status),
+            Ok(Some((_, status))) => return change_of_status(status),
             Ok(None) => return None,
             Err(Errno::INTR) => {}
             Err(_) => return Some(ChildChange::Ended(CommandEnd::Exit(125))),
@@ -204,7 +204,7 @@ fn poll_child(child: libc::pid_t) -> Option<ChildChange> {
     }
 }
 
-fn change(status: WaitStatus) -> Option<ChildChange> {
+fn change_of_status(status: WaitStatus) -> Option<ChildChange> {
     ended(status)
         .map(ChildChange::Ended)
         .or_else(|| status.stopped().then_some(ChildChange::Stopped))

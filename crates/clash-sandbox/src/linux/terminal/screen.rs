@@ -102,6 +102,7 @@ pub(crate) struct ScreenFilter {
 }
 
 impl ScreenFilter {
+    /// A filter for a terminal with so many rows. The cursor is on the command's first line.
     pub(crate) fn new(rows: u16) -> Self {
         Self {
             state: SequenceState::Text,

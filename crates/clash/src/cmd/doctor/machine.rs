@@ -52,6 +52,7 @@ fn opposite<'n>(name: &'n str, what_happened: &str) -> &'n str {
     }
 }
 
+/// Whether copies can share their blocks.
 fn reflink(found: &Facility) -> DoctorFinding {
     let what = "reflink: copies of what is about to change cost no space";
     match found {
@@ -60,12 +61,14 @@ fn reflink(found: &Facility) -> DoctorFinding {
     }
 }
 
+/// The system, its release and the machine.
 fn kernel() -> DoctorFinding {
     let system = rustix::system::uname();
     let words = [system.sysname(), system.release(), system.machine()];
     DoctorFinding::good(words.map(|word| word.to_string_lossy().into_owned()).join(" "))
 }
 
+/// Whether sandboxes get rooms.
 fn tier(rooms: &RoomSupport) -> DoctorFinding {
     match rooms {
         RoomSupport::Unprivileged | RoomSupport::Root => {

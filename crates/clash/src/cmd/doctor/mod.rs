@@ -133,6 +133,8 @@ impl DoctorFinding {
 type DoctorPage = Vec<(&'static str, Vec<DoctorFinding>)>;
 
 impl Args {
+    /// Probes this machine and writes the record, runs every check, and prints the findings.
+    /// Exit status 1 if one is bad. With `--fix`, installs the AppArmor profile instead.
     pub(crate) fn run(self, out: &mut CommandOutput) -> Result<u8, Failure> {
         let (dirs, project) = dirs_and_project(self.project)?;
         let record = dirs.host_record();
@@ -160,6 +162,7 @@ fn is_well(page: &DoctorPage) -> bool {
     page.iter().flat_map(|(_, found)| found).all(|finding| finding.grade != FindingGrade::Bad)
 }
 
+/// Prints each section with findings, and the fix below a finding.
 fn print_page(out: &mut CommandOutput, page: &DoctorPage) -> std::io::Result<()> {
     let sections = page.iter().filter(|(_, found)| !found.is_empty());
     for (number, (section, found)) in sections.enumerate() {

@@ -123,6 +123,8 @@ struct InitProject {
 }
 
 impl Args {
+    /// Looks at the project, asks or takes defaults, shows the policy, and writes it if the
+    /// user agrees. Exit status 1 if nothing was written for want of a yes.
     pub(crate) fn run(self, out: &mut CommandOutput) -> Result<u8, Failure> {
         let (dirs, root) = dirs_and_project(self.project.clone())?;
         if let Some(history) = self.from_trace.as_ref().filter(|_| !self.yes) {
@@ -474,6 +476,7 @@ fn unknown_ecosystem(name: &str) -> Failure {
         .hint(format!("known are {}", known.join(", ")))
 }
 
+/// Prints the detected toolchains, and whether the search was cut short.
 fn print_found(out: &mut CommandOutput, project: &InitProject) -> std::io::Result<()> {
     out.line("detecting ecosystems...")?;
     for detected in &project.found.ecosystems {

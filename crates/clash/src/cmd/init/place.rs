@@ -62,6 +62,7 @@ struct KnownWords {
 }
 
 impl KnownWords {
+    /// Collects the words and names of a policy's text. Fails if it cannot be parsed.
     fn read(text: &str) -> Result<Self, Failure> {
         let file = SyntaxTree::parse(text)?;
         let mut known = Self { words: BTreeSet::new(), bound: BTreeSet::new() };

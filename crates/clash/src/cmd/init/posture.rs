@@ -78,6 +78,7 @@ impl Posture {
         together(rules)
     }
 
+    /// Changes the effect of a rule, and of all rules below it.
     fn change_rule(self, rule: RuleDraft, builds_fetch: bool) -> RuleDraft {
         let body = match rule.body {
             RuleBody::Effect(leaf) => RuleBody::Effect(self.change_effect(leaf, builds_fetch)),

@@ -60,6 +60,7 @@ fn read_rules(source: &str, name: &str) -> Result<Vec<RuleDraft>, String> {
     }
 }
 
+/// The entries of a dict; an error for any other expression.
 fn entries(expr: &Expression) -> Result<&[DictEntry], String> {
     match &expr.kind {
         ExpressionKind::Dict(entries, _) => Ok(entries),
@@ -67,6 +68,7 @@ fn entries(expr: &Expression) -> Result<&[DictEntry], String> {
     }
 }
 
+/// The rules of a dict. An entry with a call ends in an effect; any other has rules below it.
 fn read_dict(expr: &Expression) -> Result<Vec<RuleDraft>, String> {
     let each = |entry: &DictEntry| {
         let body = match entry.value.call() {
@@ -78,6 +80,7 @@ fn read_dict(expr: &Expression) -> Result<Vec<RuleDraft>, String> {
     entries(expr)?.iter().map(each).collect()
 }
 
+/// A key of one or several words, or of globs. An error for anything else.
 fn read_key(expr: &Expression) -> Result<KeyDraft, String> {
     let word = |item: &Expression| item.string().map(str::to_owned);
     let words =
@@ -103,6 +106,7 @@ fn read_glob(expr: &Expression) -> Option<String> {
     call.positional().next().and_then(Expression::string).map(str::to_owned)
 }
 
+/// The effect of `allow(…)`, `ask(…)` or `deny(…)`. An error for anything else.
 fn read_effect(call: &CallExpression) -> Result<EffectDraft, String> {
     let effect = match call.name() {
         Some("allow") => Effect::Allow,

@@ -40,6 +40,7 @@ pub(super) fn ask(
     ask_merge_or_replace(project, wanted)
 }
 
+/// Explains the postures and asks for one, by number or by the start of its name.
 fn ask_posture(out: &mut CommandOutput, wanted: &mut WantedPolicy) -> Result<(), Failure> {
     out.line("\nHow much should happen without asking you?")?;
     for (number, posture) in (1..).zip(Posture::ALL) {
@@ -57,6 +58,7 @@ fn ask_posture(out: &mut CommandOutput, wanted: &mut WantedPolicy) -> Result<(),
     Ok(())
 }
 
+/// Asks for the names of toolchains; `none` for none.
 fn ask_toolchains(project: &InitProject, wanted: &mut WantedPolicy) -> Result<(), Failure> {
     let names: Vec<&str> = wanted.ecosystems.iter().map(|it| it.ecosystem.name).collect();
     let default = if names.is_empty() { "none".to_owned() } else { names.join(" ") };
@@ -75,6 +77,7 @@ fn ask_toolchains(project: &InitProject, wanted: &mut WantedPolicy) -> Result<()
     Ok(())
 }
 
+/// Asks for the names of agents to wire; `none` for none.
 fn ask_agents(wanted: &mut WantedPolicy) -> Result<(), Failure> {
     let known = agents::names();
     let found = agents::found();

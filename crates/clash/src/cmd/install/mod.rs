@@ -121,6 +121,8 @@ pub(super) fn install_agent(
 }
 
 impl InstallArgs {
+    /// Installs clash for each selected agent. Goes on after a failure, if there are several,
+    /// and fails at the end.
     pub(crate) fn run(self, out: &mut CommandOutput) -> Result<u8, Failure> {
         let dirs = Dirs::from_env()?;
         let (agents, scope) = self.which.resolve(&dirs)?;
@@ -327,6 +329,7 @@ fn remove_if_there(path: &Path) -> Result<(), Failure> {
     }
 }
 
+/// The failure about a settings file that clash cannot edit.
 fn unusable(file: &Path, error: &SettingsError) -> Failure {
     let failure = Failure::new(format!("{}: {error}", file.display()));
     match error.hint() {

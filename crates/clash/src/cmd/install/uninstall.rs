@@ -36,6 +36,8 @@ pub(crate) struct UninstallArgs {
 }
 
 impl UninstallArgs {
+    /// Removes clash's entries from the settings of the selected agents. Removes the programs
+    /// when no agent is left. Lists or, with `--purge`, removes the other files of clash.
     pub(crate) fn run(self, out: &mut CommandOutput) -> Result<u8, Failure> {
         let dirs = Dirs::from_env()?;
         let scope = self.which.scope(&dirs)?;

@@ -58,6 +58,8 @@ pub(crate) struct Args {
 }
 
 impl Args {
+    /// Decides every past action by the policy and, if given, by the other one. Prints the
+    /// counts. Runs no action.
     pub(crate) fn run(self, out: &mut CommandOutput) -> Result<u8, Failure> {
         let (dirs, here) = dirs_and_project(self.project.clone())?;
         let policy = files(self.policy.as_deref(), self.project.clone())?.compile()?;

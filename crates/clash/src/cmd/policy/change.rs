@@ -182,6 +182,8 @@ pub(crate) struct UndoArgs {
 }
 
 impl UndoArgs {
+    /// Takes the newest recorded edit back, after a yes, and removes its record. Fails if a
+    /// file has changed since.
     pub(crate) fn run(self, out: &mut CommandOutput) -> Result<u8, Failure> {
         let dirs = Dirs::from_env()?;
         let Some(file) = recorded_edits(&dirs).pop() else {

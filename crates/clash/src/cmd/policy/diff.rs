@@ -111,12 +111,14 @@ fn print_actions(out: &mut CommandOutput, changed: &[&ActionChange]) -> io::Resu
     Ok(())
 }
 
+/// The effect, the sandbox and the line of the rule.
 fn describe_decision(ComparedDecision { effect, sandbox, place }: &ComparedDecision) -> String {
     let sandbox = sandbox.as_ref().map_or_else(String::new, |name| format!(" in {name}"));
     let place = place.as_ref().map_or_else(String::new, |span| format!(" ({span})"));
     format!("{effect}{sandbox}{place}")
 }
 
+/// Prints the changed grants of one sandbox.
 fn print_grants(out: &mut CommandOutput, sandbox: &SandboxChange) -> io::Result<()> {
     out.line(format!("sandbox {} ({})", out.tone(TextTone::Strong, &sandbox.name), sandbox.place))?;
     sandbox.grants.iter().try_for_each(|GrantChange { change, what, old, new }| {
@@ -142,6 +144,7 @@ fn describe_grant(what: &ComparedGrant) -> String {
     }
 }
 
+/// The changed actions and grants.
 pub(in crate::cmd) fn as_json(found: &PolicyComparison) -> Value {
     let outcome = |it: &ComparedDecision| {
         let at = it.place.as_ref().map(ToString::to_string);

@@ -20,6 +20,7 @@ pub(crate) struct Args {
 }
 
 impl Args {
+    /// Asks the compiler for the documentation, and prints it.
     pub(crate) fn run(self, out: &mut CommandOutput) -> Result<u8, Failure> {
         let named = self.name.is_some();
         let docs: LanguageDocs = match ask_compiler(&CompilerRequest::Docs { name: self.name })? {

@@ -36,6 +36,7 @@ pub(crate) struct Args {
 }
 
 impl Args {
+    /// Formats the files. Asks only before an upgrade. With `--check`, changes nothing.
     pub(crate) fn run(self, out: &mut CommandOutput) -> Result<u8, Failure> {
         let (dirs, project) = dirs_and_project(None)?;
         let files = if self.files.is_empty() {

@@ -46,6 +46,7 @@ impl Args {
     }
 }
 
+/// Prints the settings, rules and own sandboxes of a layer.
 fn print_layer(out: &mut CommandOutput, layer: &Layer) -> io::Result<()> {
     let kind = out.tone(TextTone::Strong, layer.kind.word());
     let trust = if layer.trusted { "" } else { ", not trusted: it can only tighten" };
@@ -88,6 +89,7 @@ fn is_own(layer: &Layer, sandbox: &Sandbox) -> bool {
         || layer.groups.iter().any(|group| names(&group.branches, &sandbox.name))
 }
 
+/// Prints the settings that a layer has. Nothing if it has none.
 fn print_settings(out: &mut CommandOutput, settings: &LayerSettings) -> io::Result<()> {
     let LayerSettings { default, default_sandbox, on_sandbox_violation, harness_defaults, .. } =
         settings;
@@ -103,6 +105,7 @@ fn print_settings(out: &mut CommandOutput, settings: &LayerSettings) -> io::Resu
     lines.into_iter().flatten().try_for_each(|line| out.line(format!("    {line}")))
 }
 
+/// Prints the branches, indented by their depth.
 fn print_tree(out: &mut CommandOutput, branches: &[MatchBranch], depth: usize) -> io::Result<()> {
     let indent = "  ".repeat(depth);
     for MatchBranch { key, then } in branches {
@@ -119,6 +122,7 @@ fn print_tree(out: &mut CommandOutput, branches: &[MatchBranch], depth: usize) -
     Ok(())
 }
 
+/// The patterns of a key, with the subject in front where it is not clear.
 fn key_text(MatchKey { subject, patterns }: &MatchKey) -> String {
     let texts: Vec<String> =
         patterns.iter().map(|pattern| pattern_text(pattern, *subject)).collect();
@@ -141,6 +145,7 @@ fn pattern_text(pattern: &KeyPattern, subject: KeySubject) -> String {
     }
 }
 
+/// The effect, the sandbox, the reason and the line of a rule.
 fn describe_rule(out: &CommandOutput, rule: &PolicyRule) -> String {
     let sandbox = rule.sandbox.as_ref().map_or_else(String::new, |name| format!(" in {name}"));
     let reason = rule.reason.as_ref().map_or_else(String::new, |why| format!(": {why}"));

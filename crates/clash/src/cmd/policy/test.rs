@@ -53,6 +53,7 @@ struct FailedExpectation {
 }
 
 impl Args {
+    /// Compiles each policy and decides every action of the tables by it. Prints the failures.
     pub(crate) fn run(self, out: &mut CommandOutput) -> Result<u8, Failure> {
         let (dirs, project) = dirs_and_project(self.project)?;
         let mut cases = Vec::new();
@@ -217,6 +218,7 @@ fn tool_fields(
     })
 }
 
+/// Prints each failure, and the numbers of policies, expectations and actions.
 fn print_results(
     out: &mut CommandOutput,
     ran: &TestCounts,

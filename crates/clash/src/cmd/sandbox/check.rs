@@ -47,6 +47,7 @@ pub(crate) fn plan_all(
     sandboxes.iter().map(one).collect()
 }
 
+/// Plans every sandbox and prints the outcomes. Exit status 1 if one is refused.
 pub(super) fn run(
     out: &mut CommandOutput,
     dirs: &Dirs,
@@ -63,6 +64,7 @@ pub(super) fn run(
     Ok(if all { exit::OK } else { exit::FAILED })
 }
 
+/// Prints the tier or the refusal of each sandbox. A fix that several need is printed once.
 fn print_outcomes(out: &mut CommandOutput, planned: &[PlannedSandbox]) -> std::io::Result<()> {
     let width = planned.iter().map(|one| one.name.len()).max().unwrap_or(0);
     let mut shown = Vec::new();

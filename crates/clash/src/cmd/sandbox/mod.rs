@@ -129,6 +129,7 @@ impl SimulatedHost {
 }
 
 impl Args {
+    /// Runs the verb. `exec` becomes the command and returns only on failure.
     pub(crate) fn run(self, out: &mut CommandOutput) -> Result<u8, Failure> {
         let (dirs, project) = dirs_and_project(self.project)?;
         let known = || {
@@ -195,6 +196,7 @@ fn doors_of(policy: &LoadedPolicy, room: &Sandbox) -> Result<Vec<(String, String
     Ok(doors)
 }
 
+/// Prints the doors as a table. Nothing if there are none.
 fn print_doors(out: &mut CommandOutput, doors: &[(String, String)]) -> std::io::Result<()> {
     if doors.is_empty() {
         return Ok(());
@@ -230,6 +232,7 @@ pub(crate) fn hint_for_name(name: &str, known: &[&str]) -> String {
     }
 }
 
+/// Prints the name, the text and the line of each sandbox.
 fn print_list(out: &mut CommandOutput, known: &[Sandbox], json: bool) -> std::io::Result<()> {
     if json {
         return out.json(&Value::Array(known.iter().map(sandbox_json).collect()));

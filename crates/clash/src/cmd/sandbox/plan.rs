@@ -18,6 +18,7 @@ use crate::exit;
 use crate::in_force::PolicySandboxes;
 use crate::ui::{CommandOutput, Failure, TextTone};
 
+/// Plans the sandbox and prints the report. Fails with the refusal.
 pub(super) fn run(
     out: &mut CommandOutput,
     dirs: &Dirs,
@@ -77,6 +78,7 @@ pub(super) fn tier(plan: &SandboxPlan) -> &'static str {
     }
 }
 
+/// Prints the tier, and the mechanism and reason for each rule.
 fn print_plan(
     out: &mut CommandOutput,
     plan: &SandboxPlan,

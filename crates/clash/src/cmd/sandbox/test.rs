@@ -32,6 +32,8 @@ impl TrialResult {
     }
 }
 
+/// Plans the sandbox, tries its rules in it, and prints the results. Makes files in the
+/// user's directories and removes them.
 pub(super) fn run(
     out: &mut CommandOutput,
     dirs: &Dirs,
@@ -61,6 +63,7 @@ pub(super) fn run(
     Ok(if wrong == 0 { exit::OK } else { exit::FAILED })
 }
 
+/// Prints a line for each trial; a wrong one with the system's error.
 fn print_results(
     out: &mut CommandOutput,
     name: &str,

@@ -58,6 +58,8 @@ pub(super) struct ScriptedModel {
 }
 
 impl ScriptedModel {
+    /// Starts the model with these calls, one turn each, and `inner` for a subagent. Waits
+    /// until it listens.
     pub(super) fn start(program: &Path, m: &Machine, calls: &[Value], inner: &[Value]) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let turns = |calls: &[Value]| -> Vec<Value> {
@@ -92,6 +94,7 @@ impl ScriptedModel {
         model
     }
 
+    /// The port; empty until the model listens.
     pub(super) fn port(&self) -> String {
         fs::read_to_string(self.dir.path().join("port")).unwrap_or_default()
     }
@@ -142,12 +145,14 @@ pub(crate) struct ToolResult {
 }
 
 impl ToolResult {
+    /// Checks that the result is no error.
     #[track_caller]
     pub(crate) fn ran(&self) -> &Self {
         assert_ne!(self.error, Some(true), "{self:?}");
         self
     }
 
+    /// Checks that the result is an error with this reason.
     #[track_caller]
     pub(crate) fn refused(&self, reason: &str) -> &Self {
         assert_ne!(self.error, Some(false), "{self:?}");

@@ -30,6 +30,7 @@ pub(crate) fn steps(client: &Client, m: &Machine) -> Vec<ClientStep> {
     steps
 }
 
+/// A denied removal, and writes outside, to steering files and in the project.
 fn file_steps(client: &Client, m: &Machine) -> Vec<ClientStep> {
     vec![
         ClientStep {
@@ -67,6 +68,7 @@ fn file_steps(client: &Client, m: &Machine) -> Vec<ClientStep> {
     ]
 }
 
+/// An allowed and a denied call of a server's tool.
 fn server_steps(client: &Client) -> Vec<ClientStep> {
     vec![
         ClientStep {
@@ -87,6 +89,7 @@ fn server_steps(client: &Client) -> Vec<ClientStep> {
     ]
 }
 
+/// A confined command, one with output and status, and one that asks.
 fn command_steps(client: &Client) -> Vec<ClientStep> {
     let mut steps = Vec::new();
     let commands: [(&'static [Shows], &str, ResultCheck); 3] = [
@@ -158,6 +161,7 @@ fn other_tool_steps(client: &Client) -> Vec<ClientStep> {
     steps
 }
 
+/// Each way in which the hook fails: the command must not run.
 fn broken_hook_steps(client: &Client) -> Vec<ClientStep> {
     let step = |how: &str| ClientStep {
         shows: &[Shows::FailClosed],

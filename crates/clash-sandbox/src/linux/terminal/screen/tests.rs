@@ -138,6 +138,7 @@ impl TerminalModel {
         &mut self.lines[at]
     }
 
+    /// The number of lines from before the command that are still whole.
     fn old(&self) -> usize {
         let lines = self.main.as_ref().map_or(&self.lines, |(lines, _)| lines);
         lines.iter().filter(|line| **line == OLD).count()
@@ -165,6 +166,7 @@ impl TerminalModel {
         }
     }
 
+    /// Carries out the filter's output.
     fn feed(&mut self, output: &[u8]) {
         let mut bytes = output.iter().copied().peekable();
         while let Some(byte) = bytes.next() {
@@ -195,6 +197,7 @@ impl TerminalModel {
         }
     }
 
+    /// Carries out a control sequence.
     fn sequence(&mut self, held: &str, kind: u8) {
         let mut numbers = held.split(';').map(parse_number);
         let first = numbers.next().unwrap_or(0) as usize;
@@ -234,6 +237,8 @@ impl TerminalModel {
     }
 }
 
+/// A piece of output: text, line ends, movements, erasing, saved cursors, modes, or random
+/// bytes.
 fn piece() -> impl Strategy<Value = Vec<u8>> {
     let count = 0..9u32;
     prop_oneof![
