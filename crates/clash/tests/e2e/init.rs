@@ -425,6 +425,25 @@ fn empty_answers_take_the_defaults_and_no_changes_nothing() {
     assert_eq!(policy(&m), before);
 }
 
+/// The question is about the policy that the answers change, which is the project's here.
+#[test]
+fn the_question_of_init_is_about_the_policy_of_its_scope() {
+    let m = rust_and_node_project(Who::Me).policy("settings(default = ask())\n");
+    let users = m.home().join(".clash/policy.star");
+    let of_project = m.project().join(".clash/policy.star");
+    let args = "init --scope project --agent none";
+    let Some(ran) = at_terminal(&m, args, "strict\n\ny\n") else { return };
+    let ran = ran.says("status=0");
+    assert!(!ran.stdout.contains("There is a policy already"), "{ran:?}");
+    let first = fs::read_to_string(&of_project).unwrap();
+    let ran = at_terminal(&m, args, "moderate\n\nreplace\ny\n").unwrap().says("status=0");
+    let asked = ran.stdout.split("There is a policy already, ").nth(1).unwrap_or_default();
+    assert!(asked.starts_with("~/app/.clash/policy.star"), "{ran:?}");
+    let kept = of_project.with_file_name("policy.star.before-init-1");
+    assert_eq!(fs::read_to_string(kept).unwrap(), first);
+    assert_eq!(fs::read_to_string(users).unwrap(), "settings(default = ask())\n");
+}
+
 #[test]
 fn a_missing_cache_is_made_for_the_first_build() {
     as_each_user(|m| {

@@ -247,10 +247,7 @@ impl Args {
         project: &InitProject,
         wanted: &WantedPolicy,
     ) -> Result<PolicyProposal, Failure> {
-        let file = match self.of_project() {
-            true => place::project_policy(&project.dirs, &project.root)?,
-            false => place::user_policy(&project.dirs),
-        };
+        let file = project.policy_file(wanted)?;
         let before = read(&file)?;
         if let (Some(posture), Some(_), false) = (self.posture, &before, wanted.replace) {
             // A merge adds toolchains in the posture of the existing policy.
@@ -406,7 +403,7 @@ struct WantedPolicy {
     agents: Vec<String>,
     imports: Vec<ImportedFile>,
     replace: bool,
-    /// True if the policy must name no path of this machine.
+    /// True for the project's own policy, which must name no path of this machine.
     anywhere: bool,
     /// The text of a policy made from a history; `None` for one made from the findings.
     learned: Option<String>,
@@ -433,6 +430,14 @@ impl WantedPolicy {
 }
 
 impl InitProject {
+    /// The path of the policy to write: the project's own, or the user's.
+    fn policy_file(&self, wanted: &WantedPolicy) -> Result<PathBuf, Failure> {
+        match wanted.anywhere {
+            true => place::project_policy(&self.dirs, &self.root),
+            false => Ok(place::user_policy(&self.dirs)),
+        }
+    }
+
     /// The rules for the wanted toolchains. Compiles their presets first, because only the
     /// compiler knows their grants. Looks at the search path and the environment for files
     /// that this machine keeps elsewhere.

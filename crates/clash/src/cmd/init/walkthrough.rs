@@ -4,9 +4,7 @@
 use std::io;
 
 use super::posture::Posture;
-use super::{
-    InitProject, PolicyProposal, WantedPolicy, agents, place, print_changes, unknown_ecosystem,
-};
+use super::{InitProject, PolicyProposal, WantedPolicy, agents, print_changes, unknown_ecosystem};
 use crate::ecosystems::{self, DetectedToolchain};
 use crate::ui::{CommandOutput, Failure, TextTone, prompt};
 
@@ -163,7 +161,7 @@ fn without_quotes(key: &str) -> String {
 
 /// If there is a policy already, asks whether to merge or to replace it.
 fn ask_merge_or_replace(project: &InitProject, wanted: &mut WantedPolicy) -> Result<(), Failure> {
-    let file = place::user_policy(&project.dirs);
+    let file = project.policy_file(wanted)?;
     if !file.exists() || wanted.replace || wanted.learned.is_some() {
         return Ok(());
     }
