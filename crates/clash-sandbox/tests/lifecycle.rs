@@ -51,7 +51,7 @@ fn processes(word: &str) -> Vec<String> {
 }
 
 /// Waits without sleeping, which would be too coarse.
-fn pass(time: Duration) {
+fn spin(time: Duration) {
     let start = Instant::now();
     while start.elapsed() < time {
         std::hint::spin_loop();
@@ -66,7 +66,7 @@ fn killing_the_launcher_at_any_instant_leaves_no_process() {
         for round in 0..150 {
             let mut launcher =
                 world.command(&["sh", "-c", "while :; do sleep 60; done", &word]).spawn().unwrap();
-            pass(Duration::from_micros(60 * round));
+            spin(Duration::from_micros(60 * round));
             launcher.kill().unwrap();
             launcher.wait().unwrap();
         }
@@ -85,7 +85,7 @@ fn interrupting_the_group_leaves_no_temporary_directory() {
         assert!(world.sh("test -d $TMPDIR && test $TMPDIR != /tmp").status.success());
         for round in 0..150 {
             let mut launcher = world.command(&["sleep", "60"]).process_group(0).spawn().unwrap();
-            pass(Duration::from_micros(60 * round));
+            spin(Duration::from_micros(60 * round));
             let group = Pid::from_child(&launcher);
             kill_process_group(group, Signal::INT).unwrap();
             launcher.wait().unwrap();

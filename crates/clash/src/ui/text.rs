@@ -8,8 +8,8 @@ use std::path::PathBuf;
 
 use crate::env;
 
-/// The number of columns: `COLUMNS`, or the terminal's width. `None` in a pipe, where clash
-/// breaks no line.
+/// The number of columns: `COLUMNS`, or the terminal's width. `None` in a pipe and for fewer
+/// than [`NARROWEST`] columns: then clash breaks no line.
 pub(crate) fn columns(stream: impl AsFd) -> Option<usize> {
     let said = env::text(env::COLUMNS).and_then(|text| text.parse().ok());
     let of_terminal = || {

@@ -289,7 +289,7 @@ fn a_project_with_hostile_settings_gets_no_commands() {
 }
 
 #[test]
-fn a_projects_policy_reads_no_file_from_elsewhere() {
+fn a_projects_policy_that_is_a_link_is_not_read() {
     let m = machine();
     let secret = m.write("other/secret", "machine host login me password hunter2");
     m.make_dir(m.project().join(".clash"));

@@ -78,7 +78,7 @@ fn trust_given_and_taken_is_noticed() {
 }
 
 #[test]
-fn another_compiler_compiles_anew() {
+fn a_cached_policy_does_not_count_without_its_compiler() {
     let m = Machine::new(Who::Me).policy("when({\"Bash\": {\"x\": allow()}})");
     let dir = m.tmp().join("bin");
     m.make_dir(&dir);
