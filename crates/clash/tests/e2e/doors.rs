@@ -30,7 +30,8 @@ when({"Bash": {
 }})
 "#;
 
-fn machine(m: Machine) -> Machine {
+/// A machine with the policy and two secrets in the home.
+fn with_secrets(m: Machine) -> Machine {
     let m = m.policy(POLICY);
     m.write("secret", "hidden\n");
     m.write(".aws/credentials", "key\n");
@@ -40,7 +41,8 @@ fn machine(m: Machine) -> Machine {
 /// The programs of the system alone: no sandbox of this policy shows other toolchains.
 const SYSTEM_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
-fn script(m: &Machine, script: &str) -> Ran {
+/// Runs a bash script with `clash exec`, with the search path of the system.
+fn exec_script(m: &Machine, script: &str) -> Ran {
     let mut clash = m.command(clash());
     Ran::of(clash.env("PATH", SYSTEM_PATH).args(["exec", "--", "bash", "-c", script]))
 }
@@ -48,16 +50,17 @@ fn script(m: &Machine, script: &str) -> Ran {
 #[test]
 fn each_command_has_the_rights_of_its_own_rule() {
     as_each_user(|m| {
-        let m = machine(m);
-        let ran = script(&m, "head -n 1 ~/secret; cat ~/secret; head -n 1 ~/secret | tr a-z A-Z");
+        let m = with_secrets(m);
+        let ran =
+            exec_script(&m, "head -n 1 ~/secret; cat ~/secret; head -n 1 ~/secret | tr a-z A-Z");
         assert_eq!(ran.stdout, "hidden\nHIDDEN\n", "{ran:?}");
         // The shell opens the file of a redirection, and the shell is in `project`.
-        let ran = script(&m, "head -n 1 < ~/secret; python3 -c 'print(1)'");
+        let ran = exec_script(&m, "head -n 1 < ~/secret; python3 -c 'print(1)'");
         assert_ne!(ran.stdout, "hidden\n1\n", "{ran:?}");
         // A sandbox of a rule has no doors unless it names them.
         let nested = "import subprocess as s; s.run(['head', '-n', '1', '/etc/hostname']); \
                       s.run('cat $HOME/secret || head -n 1 $HOME/secret', shell=True)";
-        let ran = script(&m, &format!("head -n 1 ~/secret; python3 -c \"{nested}\""));
+        let ran = exec_script(&m, &format!("head -n 1 ~/secret; python3 -c \"{nested}\""));
         assert_eq!(ran.stdout.matches("hidden").count(), 1, "{ran:?}");
     });
 }
@@ -65,16 +68,16 @@ fn each_command_has_the_rights_of_its_own_rule() {
 #[test]
 fn a_deny_holds_at_any_depth_and_shows_the_chain() {
     as_each_user(|m| {
-        let m = machine(m);
+        let m = with_secrets(m);
         m.write("app/Makefile", "deploy:\n\tsh -c 'git push origin main; true'\n");
-        let ran = script(&m, "make -s deploy; python3 -c 'print(2)'");
+        let ran = exec_script(&m, "make -s deploy; python3 -c 'print(2)'");
         assert!(ran.stderr.contains("the release script pushes"), "{ran:?}");
         assert_eq!(ran.stdout, "2\n", "{ran:?}");
         // In a sandbox that opens no door, too.
-        let ran = script(&m, "python3 -c \"import os; print(os.system('git push') >> 8)\"");
+        let ran = exec_script(&m, "python3 -c \"import os; print(os.system('git push') >> 8)\"");
         assert_eq!(ran.stdout, "126\n", "{ran:?}");
         for form in ["/usr/bin/git push", "$(command -v git) push", "$(git --exec-path)/git-push"] {
-            let ran = script(&m, &format!("echo '{form}' > x.sh; sh ./x.sh; echo $?"));
+            let ran = exec_script(&m, &format!("echo '{form}' > x.sh; sh ./x.sh; echo $?"));
             assert_eq!(ran.stdout, "126\n", "{form}: {ran:?}");
         }
     });
@@ -83,14 +86,14 @@ fn a_deny_holds_at_any_depth_and_shows_the_chain() {
 #[test]
 fn a_copied_program_has_no_door_and_no_rights() {
     as_each_user(|m| {
-        let m = machine(m);
+        let m = with_secrets(m);
         for form in [
             "cp /usr/bin/head ./h; ./h -n 1 ~/secret",
             "ln -s /usr/bin/head ./l; ./l -n 1 ~/secret >/dev/null; cat ~/secret",
             "/lib64/ld-linux-x86-64.so.2 /usr/bin/head -n 1 ~/secret",
             "cat /usr/bin/head > h; chmod +x h; ./h -n 1 ~/secret",
         ] {
-            let ran = script(&m, &format!("{form}; python3 -c ''"));
+            let ran = exec_script(&m, &format!("{form}; python3 -c ''"));
             assert!(!ran.stdout.contains("hidden"), "{form}: {ran:?}");
         }
     });
@@ -99,14 +102,14 @@ fn a_copied_program_has_no_door_and_no_rights() {
 #[test]
 fn a_question_that_only_shows_at_run_time_is_refused() {
     as_each_user(|m| {
-        let m = machine(m);
+        let m = with_secrets(m);
         m.write("app/Makefile", "all:\n\ttail -n 1 $(HOME)/secret\n");
-        let ran = script(&m, "make -s all; head -n 1 ~/secret");
+        let ran = exec_script(&m, "make -s all; head -n 1 ~/secret");
         assert_eq!(ran.stdout, "hidden\n", "{ran:?}");
         assert!(ran.stderr.contains("needs your approval"), "{ran:?}");
         // Also if the answer would give the command no other sandbox.
         m.write("app/Makefile", "all:\n\twc -c Makefile\n");
-        let ran = script(&m, "make -s all; head -n 1 ~/secret");
+        let ran = exec_script(&m, "make -s all; head -n 1 ~/secret");
         assert_eq!(ran.stdout, "hidden\n", "{ran:?}");
     });
 }
@@ -114,12 +117,12 @@ fn a_question_that_only_shows_at_run_time_is_refused() {
 #[test]
 fn a_command_that_runs_another_gives_it_no_rights() {
     as_each_user(|m| {
-        let m = machine(m);
+        let m = with_secrets(m);
         Ran::of(m.command("git").args(["init", "-q"])).succeeds();
         let makefile = "all:\n\tgit -c core.sshCommand='cat $(HOME)/.aws/credentials; false' \
                         fetch ssh://host.invalid/x; true\n";
         m.write("app/Makefile", makefile);
-        let ran = script(&m, "make -s all 2>&1; head -n 1 ~/secret");
+        let ran = exec_script(&m, "make -s all 2>&1; head -n 1 ~/secret");
         assert!(!ran.stdout.contains("key\n"), "{ran:?}");
         assert!(ran.stdout.ends_with("hidden\n"), "{ran:?}");
     });
@@ -128,10 +131,10 @@ fn a_command_that_runs_another_gives_it_no_rights() {
 #[test]
 fn a_program_gets_the_name_that_the_policy_judged() {
     as_each_user(|m| {
-        let m = machine(m);
+        let m = with_secrets(m);
         let forms = "exec -a git-push $$(command -v git) ssh://host.invalid/x main";
         m.write("app/Makefile", &format!("SHELL = /bin/bash\nall:\n\t{forms}\n"));
-        let ran = script(&m, "make -s all; head -n 1 ~/secret");
+        let ran = exec_script(&m, "make -s all; head -n 1 ~/secret");
         assert!(ran.stderr.contains("is not a git command"), "{ran:?}");
     });
 }
@@ -139,7 +142,7 @@ fn a_program_gets_the_name_that_the_policy_judged() {
 #[test]
 fn a_program_of_the_project_is_no_door() {
     as_each_user(|m| {
-        let m = machine(m);
+        let m = with_secrets(m);
         let own = m.project().join("bin/printenv");
         m.make_dir(m.project().join("bin"));
         std::fs::copy(clash().with_file_name("clash-door"), &own).unwrap();
@@ -170,11 +173,11 @@ fn doors_are_listed_and_widening_ones_warned_about() {
 #[test]
 fn a_door_with_credentials_takes_no_variable_of_its_caller() {
     as_each_user(|m| {
-        let m = machine(m);
+        let m = with_secrets(m);
         let makefile = "export OWN = evil\nexport LANG = C.UTF-8\nexport LD_PRELOAD = ./x.so\nall:\n\
                         \tprintenv OWN; printenv LANG; printenv LD_PRELOAD; true\n";
         m.write("app/Makefile", makefile);
-        let ran = script(&m, "make -s all; head -n 1 ~/secret");
+        let ran = exec_script(&m, "make -s all; head -n 1 ~/secret");
         assert_eq!(ran.stdout, "C.UTF-8\nhidden\n", "{ran:?}");
     });
 }
@@ -206,11 +209,11 @@ const SAME_AS_OUTSIDE: [&str; 20] = [
 #[test]
 fn a_command_behind_a_door_behaves_as_outside() {
     as_each_user(|m| {
-        let m = machine(m);
+        let m = with_secrets(m);
         for script_text in SAME_AS_OUTSIDE {
             let text = format!("{script_text}\ncat /dev/null");
             let outside = Ran::of(m.command("bash").env("PATH", SYSTEM_PATH).args(["-c", &text]));
-            let inside = script(&m, &text);
+            let inside = exec_script(&m, &text);
             assert_eq!(
                 (&inside.stdout, inside.code),
                 (&outside.stdout, outside.code),
@@ -223,9 +226,9 @@ fn a_command_behind_a_door_behaves_as_outside() {
 #[test]
 fn the_descriptors_of_a_door_are_closed_when_its_command_runs() {
     as_each_user(|m| {
-        let m = machine(m);
+        let m = with_secrets(m);
         // `yes` ends only when no process reads its pipe any more.
-        let ran = script(
+        let ran = exec_script(
             &m,
             "yes | python3 -c 'import sys; sys.stdin.readline()'; echo ${PIPESTATUS[0]}",
         );
@@ -236,10 +239,10 @@ fn the_descriptors_of_a_door_are_closed_when_its_command_runs() {
 #[test]
 fn a_killed_door_takes_its_command_with_it() {
     as_each_user(|m| {
-        let m = machine(m);
+        let m = with_secrets(m);
         let text = "python3 -c 'import time; open(\"up\", \"w\"); time.sleep(1.5); open(\"alive\", \"w\")' & \
                     for i in $(seq 200); do [ -e up ] && break; sleep 0.05; done; kill -9 $!; wait $!; echo $?; sleep 2; ls alive";
-        let ran = script(&m, text);
+        let ran = exec_script(&m, text);
         assert_eq!(ran.stdout, "137\n", "{ran:?}");
     });
 }
@@ -254,7 +257,7 @@ fn a_process_that_lives_on_does_not_hold_the_script() {
             policy.replace("\"wc\": ask(),", "\"wc\": ask(), \"perl\": allow(sandbox = lives),");
         let m = m.policy(&policy);
         let started = std::time::Instant::now();
-        let ran = script(
+        let ran = exec_script(
             &m,
             "perl -e 'fork or sleep 20' < /dev/null > /dev/null 2>&1; python3 -c 'print(3)'",
         );
@@ -264,10 +267,10 @@ fn a_process_that_lives_on_does_not_hold_the_script() {
 }
 
 #[test]
-fn the_doors_are_in_the_state_directory_only() {
+fn the_directory_of_the_doors_is_private() {
     as_each_user(|m| {
-        let m = machine(m);
-        script(&m, "head -n 1 ~/secret; python3 -c ''").succeeds();
+        let m = with_secrets(m);
+        exec_script(&m, "head -n 1 ~/secret; python3 -c ''").succeeds();
         let doors = m.home().join(".local/state/clash/doors");
         let mode = std::fs::metadata(doors).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o700);

@@ -84,7 +84,7 @@ fn processes_outside_cannot_be_signalled_or_looked_into() {
 }
 
 #[test]
-fn inherited_descriptors_do_not_get_through() {
+fn descriptors_inherited_by_clash_are_closed() {
     as_each_user(|m| {
         write_secret_and_toolchain(&m);
         let script = r#"exec 7<"$HOME/.ssh/id_ed25519" 8>>"$HOME/other/file"; exec "$0" sandbox exec rust_full -- sh -c 'cat <&7; echo x >&8; ls /proc/self/fd | wc -l'"#;
@@ -94,10 +94,11 @@ fn inherited_descriptors_do_not_get_through() {
     });
 }
 
-/// For x86_64 only: system call numbers differ by machine. The calls are made in perl.
+/// For x86_64 only: system call numbers differ by machine. The calls are made in perl. Checks
+/// also that only `rust_full` reaches a TCP port of the host, and `project` does not.
 #[cfg(target_arch = "x86_64")]
 #[test]
-fn the_kernels_back_doors_are_shut() {
+fn dangerous_system_calls_are_refused() {
     if Command::new("perl").arg("-e1").output().is_err() {
         return skipped("system calls from inside, because there is no perl");
     }
@@ -224,7 +225,7 @@ sandbox(name = "planted", fs = {"$HOME/other": allow()})"#;
 #[test]
 fn a_crate_with_a_dependency_builds_and_tests() {
     as_each_user(|m| {
-        if let Err(missing) = rust_toolchain(&m) {
+        if let Err(missing) = give_rust_toolchain(&m) {
             return skipped(&format!("building a crate inside rust_full: {missing}"));
         }
         m.write("app/Cargo.toml", "[package]\nname = \"fresh\"\nversion = \"0.1.0\"\nedition = \"2021\"\n[dependencies]\nitoa = \"1\"\n");
@@ -243,7 +244,7 @@ fn a_crate_with_a_dependency_builds_and_tests() {
 
 /// Gives the machine the toolchain that built these tests and one dependency, by hard links
 /// if possible.
-fn rust_toolchain(m: &Machine) -> Result<(), String> {
+fn give_rust_toolchain(m: &Machine) -> Result<(), String> {
     let sysroot =
         Command::new("rustc").args(["--print", "sysroot"]).output().map_err(|e| e.to_string())?;
     let sysroot = String::from_utf8_lossy(&sysroot.stdout).trim().to_owned();
@@ -272,6 +273,8 @@ fn rust_toolchain(m: &Machine) -> Result<(), String> {
     Ok(())
 }
 
+/// Links or copies a directory with everything below, except the sources of the standard
+/// library.
 fn copy_tree(m: &Machine, from: &Path, to: &Path) -> std::io::Result<()> {
     copy_some(m, from, to, &|path| !path.to_string_lossy().contains("/rustlib/src"))
 }

@@ -14,7 +14,6 @@ struct EverydayCommand {
     script: String,
 }
 
-/// The lines of the table.
 fn commands() -> Vec<EverydayCommand> {
     let text = fs::read_to_string(test_file("commands/everyday.tsv")).unwrap();
     let command = |line: &str| {
@@ -24,7 +23,6 @@ fn commands() -> Vec<EverydayCommand> {
     text.lines().skip(1).map(command).collect()
 }
 
-/// The decision of the policy about a script.
 fn effect(m: &Machine, script: &str) -> String {
     let explained = m.clash(["explain", "--json", "bash", script]).stdout;
     let decision: Value = serde_json::from_str(&explained).unwrap();

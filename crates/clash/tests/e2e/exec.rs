@@ -65,6 +65,7 @@ fn exec_decides_and_refuses_instead_of_asking() {
     });
 }
 
+/// Runs clash in the session of the hook's messages.
 fn in_session(m: &Machine, args: &[&str]) -> Ran {
     Ran::of(m.command(clash()).env("CLAUDE_CODE_SESSION_ID", "test-session").args(args))
 }

@@ -277,7 +277,7 @@ fn a_command_is_observed_inside_a_sandbox_and_ends_as_it_does() {
 }
 
 #[test]
-fn names_and_ports_are_observed() {
+fn ports_and_connections_are_observed() {
     let m = Machine::new(Who::Me);
     let python = "import socket\n\
                   s = socket.socket(); s.bind(('127.0.0.1', 0)); s.listen()\n\

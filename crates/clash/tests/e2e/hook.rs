@@ -96,10 +96,11 @@ fn the_command_is_wrapped_unless_the_shell_prefix_does_it() {
     let message = m.message("PreToolUse", "Bash", json!({"command": "cargo build"}));
     let mut hook = m.command(crate::support::clash());
     hook.env("CLAUDE_CODE_SHELL_PREFIX", m.state().join("bin/clash-shell"));
-    assert_eq!(Answer::of(&piped(hook, &message.to_string())).updated, None);
+    assert_eq!(Answer::of(&hook_answer(hook, &message.to_string())).updated, None);
 }
 
-fn piped(mut command: std::process::Command, input: &str) -> Ran {
+/// Runs `clash hook claude PreToolUse` with this input.
+fn hook_answer(mut command: std::process::Command, input: &str) -> Ran {
     command.args(["hook", "claude", "PreToolUse"]);
     Ran::from(feed(command, input.as_bytes()).wait_with_output().unwrap())
 }
@@ -162,7 +163,7 @@ fn a_missing_compiler_denies() {
     let alone = m.tmp().join("clash");
     crate::support::copy_program(crate::support::clash(), &alone);
     let message = m.message("PreToolUse", "Bash", json!({"command": "cargo build"}));
-    Answer::of(&piped(m.command(&alone), &message.to_string())).is("deny", "policy compiler");
+    Answer::of(&hook_answer(m.command(&alone), &message.to_string())).is("deny", "policy compiler");
 }
 
 #[test]
@@ -220,7 +221,7 @@ fn a_damaged_cache_is_ignored_and_a_changed_policy_is_noticed() {
 }
 
 #[test]
-fn a_warm_cache_runs_no_starlark() {
+fn a_warm_cache_is_not_written_anew() {
     let m = machine().settled();
     m.bash("cargo build").is("allow", "");
     let dir = m.home().join(".cache/clash/policy");

@@ -24,10 +24,12 @@ fn rust_and_node_project(who: Who) -> Machine {
     m
 }
 
+/// The path of the policy that `clash init` makes for the user.
 fn policy_file(m: &Machine) -> PathBuf {
     m.home().join(".config/clash/policy.star")
 }
 
+/// The text of that policy. Fails the test if there is none.
 fn policy(m: &Machine) -> String {
     fs::read_to_string(policy_file(m)).unwrap()
 }
@@ -209,6 +211,7 @@ fn the_rules_about_git_read_well() {
     "##);
 }
 
+/// Every toolchain in at least two postures.
 #[test]
 fn every_generated_policy_is_formatted_and_without_warnings() {
     for (at, some) in ALL.chunks(6).enumerate() {
@@ -445,7 +448,7 @@ fn the_question_of_init_is_about_the_policy_of_its_scope() {
 }
 
 #[test]
-fn a_missing_cache_is_made_for_the_first_build() {
+fn missing_caches_are_made_and_each_sandbox_writes_only_its_own() {
     as_each_user(|m| {
         let before: Vec<_> =
             fs::read_dir(m.project()).unwrap().map(|e| e.unwrap().file_name()).collect();
@@ -461,7 +464,7 @@ fn a_missing_cache_is_made_for_the_first_build() {
 }
 
 #[test]
-fn a_tree_of_many_files_costs_a_bounded_look() {
+fn detection_of_toolchains_says_if_it_stopped_early() {
     let m = Machine::new(Who::Me);
     m.write("app/Cargo.toml", "");
     let many = if std::env::var_os("CLASH_NIGHTLY").is_some() { 100 } else { 3 };
@@ -497,7 +500,7 @@ fn took(what: &str, start: Instant) {
 }
 
 #[test]
-fn the_way_of_a_new_user_of_the_real_claude_is_one_command() {
+fn one_command_confines_the_real_claude_of_a_new_user() {
     let Some(claude) = CLAUDE.here() else { return };
     let m = CLAUDE.bare(Who::Me);
     fs::remove_file(m.home().join(".clash/policy.star")).unwrap();

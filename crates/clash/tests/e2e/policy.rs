@@ -24,11 +24,13 @@ pub(crate) fn shown(m: &Machine, args: &[&str]) -> String {
     tidy(m, &format!("{}{}", ran.stdout, ran.stderr))
 }
 
+/// The text with `~` for the home, without spaces at line ends.
 fn tidy(m: &Machine, text: &str) -> String {
     let text = text.replace(&m.home().display().to_string(), "~");
     text.lines().map(|line| format!("{}\n", line.trim_end())).collect()
 }
 
+/// The JSON that a command printed. Fails the test if it is none.
 fn value(ran: Ran) -> Value {
     serde_json::from_str(&ran.stdout).unwrap_or_else(|_| panic!("{ran:?}"))
 }

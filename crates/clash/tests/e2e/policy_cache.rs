@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::support::{Machine, Ran, Who, clash, copy_program, eventually};
 
+/// The files of the policy cache. Empty without a cache directory.
 fn cached(m: &Machine) -> Vec<PathBuf> {
     let dir = m.home().join(".cache/clash/policy");
     fs::read_dir(dir).into_iter().flatten().map(|entry| entry.unwrap().path()).collect()
@@ -20,13 +21,14 @@ fn warm(m: &Machine, script: &str) {
     });
 }
 
+/// The effect that `clash explain` gives for a script: `allow`, `ask` or `deny`.
 fn effect(m: &Machine, script: &str) -> String {
     let ran = m.clash(["explain", "bash", script]);
     ran.stdout.split(':').next().unwrap_or_default().to_owned()
 }
 
 #[test]
-fn a_loaded_file_is_an_input() {
+fn a_changed_loaded_file_counts_at_once() {
     let m = Machine::new(Who::Me)
         .policy("load(\"more.star\", \"what\")\nwhen({\"Bash\": {\"x\": what}})");
     m.write(".clash/more.star", "what = allow()");
@@ -37,7 +39,7 @@ fn a_loaded_file_is_an_input() {
 }
 
 #[test]
-fn a_policy_that_appears_or_vanishes_is_noticed() {
+fn a_policy_that_appears_or_vanishes_counts_at_once() {
     let m = Machine::new(Who::Me);
     warm(&m, "x");
     m.write("app/.clash/policy.star", "when({\"Bash\": {\"x\": deny()}})");
@@ -65,7 +67,7 @@ fn a_session_policy_that_cannot_be_read_denies() {
 }
 
 #[test]
-fn trust_given_and_taken_is_noticed() {
+fn trust_given_and_taken_counts_at_once() {
     let m = Machine::new(Who::Me);
     m.write("app/.clash/policy.star", "when({\"Bash\": {\"x\": allow()}})");
     warm(&m, "x");
@@ -96,7 +98,7 @@ fn a_cached_policy_does_not_count_without_its_compiler() {
 }
 
 #[test]
-fn a_damaged_cache_is_no_other_policy() {
+fn a_damaged_cache_gives_the_policy_of_the_sources() {
     let m = Machine::new(Who::Me).policy("when({\"Bash\": {\"x\": deny()}})");
     warm(&m, "x");
     let file = cached(&m).remove(0);

@@ -16,6 +16,7 @@ when({
 })
 ";
 
+/// The text of the user's policy.
 fn text(m: &Machine) -> String {
     fs::read_to_string(m.home().join(".clash/policy.star")).unwrap()
 }
@@ -49,7 +50,7 @@ fn a_rule_is_added_where_it_belongs_and_everything_else_stays() {
 }
 
 #[test]
-fn other_tools_have_rules_about_paths_hosts_and_fields() {
+fn rules_for_other_tools_name_paths_hosts_and_fields() {
     let m = Machine::new(Who::Me).policy(POLICY);
     let rule = |args: &[&str]| {
         m.clash(["policy"].iter().chain(args).chain(&["--yes"])).succeeds();
@@ -67,7 +68,7 @@ fn other_tools_have_rules_about_paths_hosts_and_fields() {
 }
 
 #[test]
-fn without_a_policy_one_is_made() {
+fn a_first_rule_makes_the_policy_file_and_undo_removes_it() {
     let m = Machine::new(Who::Me);
     m.clash(["policy", "allow", "make", "--sandbox", "project", "--yes"]).succeeds();
     let made = m.home().join(".config/clash/policy.star");
@@ -94,7 +95,7 @@ fn nothing_is_written_without_a_yes() {
 }
 
 #[test]
-fn an_overruled_rule_is_refused_with_the_stronger_rule() {
+fn a_rule_that_would_not_hold_is_refused_with_the_reason() {
     let m = Machine::new(Who::Me).policy(
         "when({\"Bash\": {\"cargo\": deny()}})\npolicy(\"p\", {\"Bash\": {\"rm\": deny()}})\n",
     );
@@ -118,7 +119,7 @@ fn an_overruled_rule_is_refused_with_the_stronger_rule() {
 }
 
 #[test]
-fn links_and_permissions_stay() {
+fn a_change_keeps_the_link_and_the_mode_of_the_file() {
     let m = Machine::new(Who::Me);
     let real = m.write("dotfiles/policy.star", POLICY);
     fs::set_permissions(&real, fs::Permissions::from_mode(0o640)).unwrap();
@@ -132,7 +133,7 @@ fn links_and_permissions_stay() {
 }
 
 #[test]
-fn undo_goes_back_step_by_step_and_keeps_other_edits() {
+fn undo_goes_back_step_by_step_and_refuses_after_an_edit_by_hand() {
     let m = Machine::new(Who::Me).policy(POLICY);
     m.clash(["policy", "undo", "--yes"]).exits(1).says("no change to take back");
     m.clash(["policy", "allow", "a", "--yes"]).succeeds();
@@ -165,7 +166,7 @@ fn a_project_rule_needs_trust_and_a_session_rule_does_not() {
 }
 
 #[test]
-fn inside_a_sandbox_no_policy_can_be_changed() {
+fn inside_a_sandbox_no_rule_can_be_made_that_permits() {
     let m = Machine::new(Who::Me).policy(POLICY);
     let bin = m.project().join("bin");
     m.make_dir(&bin);
@@ -180,7 +181,7 @@ fn inside_a_sandbox_no_policy_can_be_changed() {
 }
 
 #[test]
-fn a_layout_is_checked_and_made() {
+fn fmt_checks_and_changes_the_layout() {
     let m = Machine::new(Who::Me).policy("when({'Bash':{'a':allow(),\n 'b':deny()}})  # x\n");
     m.clash(["fmt", "--check"]).exits(1).says(".clash/policy.star");
     m.clash(["fmt"]).succeeds();
@@ -197,7 +198,7 @@ const SETTINGS: &str = r#"{"permissions": {
 }}"#;
 
 #[test]
-fn an_import_is_printed_with_everything_it_does_not_say() {
+fn an_import_is_printed_with_the_rules_it_cannot_express() {
     let m = Machine::new(Who::Me);
     m.clash(["policy", "import"]).exits(1).says("no settings to import");
     m.write(".claude/settings.json", SETTINGS);

@@ -7,6 +7,7 @@ use serde_json::json;
 use crate::init::init;
 use crate::support::{Machine, Who, as_each_user};
 
+/// The hook's answer to a Bash command: `allow`, `ask` or `deny`.
 fn effect(m: &Machine, command: &str) -> String {
     m.bash(command).effect
 }
@@ -119,7 +120,7 @@ fn permissive_protects_credentials_hooks_and_clash_itself() {
 }
 
 #[test]
-fn the_kernel_enforces_the_policy_of_every_posture() {
+fn the_kernel_enforces_the_strict_and_the_permissive_posture() {
     as_each_user(|m| {
         let who = m.who;
         drop(m);
@@ -147,8 +148,8 @@ fn the_kernel_enforces_the_policy_of_every_posture() {
     });
 }
 
-/// The strict and the moderate posture ask about commands that cannot be undone:
-/// docs/ecosystems.md.
+/// The strict and the moderate posture ask about commands that cannot be undone; the
+/// permissive posture runs them: docs/ecosystems.md.
 #[test]
 fn like_commands_are_treated_alike() {
     const UNDONE: &[&str] = &[

@@ -73,10 +73,12 @@ struct Expected {
 }
 
 impl Expected {
+    /// The file of the recorded results.
     fn file() -> PathBuf {
         Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/expected/probes.json")
     }
 
+    /// Reads the recorded results. Fails the test without the file.
     fn read() -> Self {
         serde_json::from_str(&fs::read_to_string(Self::file()).unwrap()).unwrap()
     }
@@ -117,6 +119,7 @@ impl Who {
         self.shards().iter().any(|classes| classes.split(',').any(|class| id.starts_with(class)))
     }
 
+    /// The name of the sandbox in the policy.
     fn sandbox(self) -> &'static str {
         if matches!(self, Self::RootWithoutNamespaces) { "uncounted" } else { "strict" }
     }
@@ -220,8 +223,9 @@ impl Kit {
         rows
     }
 
-    /// Runs every probe. A probe that did not run gets a second try alone, because the
-    /// machine may have been busy; an escape gets none.
+    /// Runs the groups of this user and tier. A probe that did not run (unless that is its
+    /// recorded result) gets a second try alone, because the machine may have been busy; an
+    /// escape gets none.
     fn run_all(&self, who: Who, expected: &Statuses) -> Vec<Row> {
         let mut rows = self.run(who, who.shards());
         let inconclusive = |row: &&Row| {
@@ -244,7 +248,7 @@ fn is_good(status: &str) -> bool {
     matches!(status, "BLOCKED" | "OK")
 }
 
-/// Prints past the test runner's capture.
+/// Says on stderr, past the test runner's capture, that a result is better than recorded.
 fn improved(what: &str) {
     let hint = "record it with CLASH_RECORD_PROBES=1";
     let _ = writeln!(std::io::stderr(), "IMPROVED: probe {what}; {hint}");
@@ -294,22 +298,22 @@ fn record(who: Who, rows: &[Row]) {
 }
 
 #[test]
-fn probes_of_a_developer() {
+fn probes_of_a_developer_are_not_worse_than_recorded() {
     compare(Who::User);
 }
 
 #[test]
-fn probes_of_root() {
+fn probes_of_root_are_not_worse_than_recorded() {
     compare(Who::Root);
 }
 
 #[test]
-fn probes_of_a_developer_without_namespaces() {
+fn probes_of_a_developer_without_namespaces_are_not_worse_than_recorded() {
     compare(Who::UserWithoutNamespaces);
 }
 
 #[test]
-fn probes_of_root_without_namespaces() {
+fn probes_of_root_without_namespaces_are_not_worse_than_recorded() {
     compare(Who::RootWithoutNamespaces);
 }
 

@@ -157,7 +157,7 @@ fn an_agent_writes_its_state_and_no_steering_files() {
 /// Root gets no rooms inside its room: an action that needs one is refused, and no action
 /// runs with the agent's own rights.
 #[test]
-fn every_action_has_a_room_inside_the_room() {
+fn no_action_inside_the_room_has_the_rights_of_the_agent() {
     as_each_user(|m| {
         let m = with_asking_agent(m, "claude");
         let clash = clash().display();
@@ -234,7 +234,7 @@ fn actions_inside_a_room_share_the_projects_cache() {
 }
 
 #[test]
-fn making_rooms_does_not_undo_the_room_around_them() {
+fn a_new_namespace_does_not_undo_the_room_around_it() {
     as_each_user(|m| {
         let m = with_asking_agent(m, "claude");
         let settings = m.home().join(".claude/settings.json");
@@ -337,7 +337,7 @@ fn run_takes_any_sandbox_except_an_unrestricted_one() {
 }
 
 #[test]
-fn a_policy_behind_a_link_is_not_forgotten_in_the_room() {
+fn run_refuses_a_policy_behind_a_link() {
     let m = with_asking_agent(Machine::new(Who::Me), "claude");
     let policy = m.home().join(".clash/policy.star");
     fs::rename(&policy, m.home().join("policy.star")).unwrap();

@@ -16,7 +16,8 @@ settings(default = ask(), default_sandbox = project)
 sandbox(name = "part", fs = {"$PWD": allow(FULL), "$PWD/secret": deny(), "$HOME/notes": allow("r")})
 "#;
 
-/// All files below a directory with their content, without clash's own.
+/// All files and directories below a directory, with the text of the files. Leaves out
+/// `.local` and `.cache`, where clash has its own files.
 fn tree(dir: &Path) -> Vec<(PathBuf, String)> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(dir).unwrap() {
@@ -129,7 +130,7 @@ fn a_test_that_is_killed_leaves_nothing_either() {
 }
 
 #[test]
-fn sandbox_test_names_trials_that_cannot_run() {
+fn unrestricted_and_unknown_sandboxes_cannot_be_tried() {
     let m = Machine::new(Who::Me);
     m.clash(["sandbox", "test", "unrestricted"]).exits(1).says("is unrestricted");
     let misspelt = m.clash(["sandbox", "test", "projct"]).exits(1);
@@ -138,7 +139,7 @@ fn sandbox_test_names_trials_that_cannot_run() {
 }
 
 #[test]
-fn every_sandbox_is_checked_for_this_host_and_for_others() {
+fn sandbox_check_plans_for_this_host_and_for_others() {
     as_each_user(|m| {
         let m = m.policy(POLICY);
         m.clash(["sandbox", "check", "project"]).exits(0).says("ok       project  in a room");

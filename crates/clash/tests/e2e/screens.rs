@@ -16,7 +16,8 @@ when({
 })
 "#;
 
-/// All a command prints, as wide as 80 columns. The home is `~` without help of the test.
+/// Everything that a command prints to stdout and stderr with `COLUMNS=80`, checked by
+/// [`checked`].
 fn screen(m: &Machine, args: &[&str]) -> String {
     let ran = Ran::of(m.command(clash()).args(args).env("COLUMNS", "80"));
     let text = format!("{}{}", ran.stdout, ran.stderr);
@@ -284,7 +285,7 @@ fn log_in_80_columns() {
 }
 
 #[test]
-fn a_long_reason_keeps_its_remedy() {
+fn status_shows_a_long_reason_whole() {
     let m = Machine::new(Who::Me).policy(POLICY);
     m.bash("sudo reboot").is("deny", "");
     m.clash(["status"]).succeeds().says("put it into the image of the container");

@@ -53,10 +53,12 @@ impl Session {
         Ran::from(feed(command, message.to_string().as_bytes()).wait_with_output().unwrap())
     }
 
+    /// The hook's answer before a tool call.
     fn asks(&self, tool: &str, input: Value) -> Answer {
         Answer::of(&self.hook("PreToolUse", tool, input))
     }
 
+    /// The hook's answer before a Bash command, which it does not run.
     fn bash(&self, script: &str) -> Answer {
         self.asks("Bash", json!({"command": script}))
     }
@@ -67,6 +69,7 @@ impl Session {
         Ran::of(command.args(["exec", "--", "sh", "-c", script]))
     }
 
+    /// The number of alarms in the record of the session.
     fn alarms(&self) -> usize {
         self.m.trace().iter().filter(|record| record["event"] == "alarm").count()
     }
@@ -85,6 +88,7 @@ impl Session {
         assert_eq!(self.alarms(), 4);
     }
 
+    /// Removes the project, then calls `by` with its path.
     fn replace(&self, by: impl Fn(&Path)) {
         fs::remove_dir_all(&self.project).unwrap();
         by(&self.project);
@@ -108,7 +112,7 @@ fn a_link_in_the_place_of_the_project_opens_nothing() {
 }
 
 #[test]
-fn a_project_that_was_renamed_away_is_not_believed() {
+fn a_session_is_refused_until_its_renamed_project_is_back() {
     as_each_user(|m| {
         let s = Session::begun(m);
         fs::rename(&s.project, s.m.tmp().join("away")).unwrap();

@@ -69,6 +69,7 @@ fn moved(m: &Machine, session: &str, tool: &str, path: &Path) -> PathBuf {
     )
 }
 
+/// The session's own temporary directory on the host.
 fn of_session(m: &Machine, session: &str) -> PathBuf {
     m.state().join("sessions").join(session).join("tmp")
 }
@@ -192,7 +193,7 @@ fn tmp_stays_at_the_end_of_a_session() {
 }
 
 #[test]
-fn the_sweep_removes_files_of_a_killed_session() {
+fn the_sweep_removes_tmp_of_a_session_unused_for_nine_days() {
     let m = Machine::new(Who::Me).policy(POLICY);
     for session in ["old", "new"] {
         bash(&m, session, "echo x > /tmp/a; mkdir -m 0 /tmp/closed").succeeds();
@@ -244,7 +245,7 @@ fn the_literal_tmp_of_a_policy_is_the_hosts() {
 }
 
 #[test]
-fn a_client_that_cannot_be_moved_is_told_the_path() {
+fn a_client_whose_input_cannot_be_changed_is_told_the_path() {
     let m = Machine::new(Who::Me).policy(POLICY);
     let message = json!({
         "session_id": "one", "cwd": m.project(), "hook_event_name": "PreToolUse",

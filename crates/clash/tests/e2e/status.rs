@@ -11,7 +11,7 @@ settings(default = deny(), default_sandbox = readonly)
 when({"Bash": {"sudo": deny(reason = "not on this machine")}})
 "#;
 
-/// Without what differs between machines.
+/// The output of `clash status` with `~` for the home, without the lines about the machine.
 fn shown(m: &Machine) -> String {
     let ran = m.clash(["status"]).succeeds();
     let lines = ran.stdout.lines().filter(|line| !line.starts_with("machine "));

@@ -29,8 +29,8 @@ policy("java", java)
 policy("python", python)
 "#;
 
-/// A script of the user's own, outside every sandbox.
-fn bare(m: &Machine, script: &str) -> Ran {
+/// Runs a script outside every sandbox, as the user does. Checks that it succeeds.
+fn without_clash(m: &Machine, script: &str) -> Ran {
     let mut command = m.command("sh");
     let identity = [("GIT_AUTHOR_NAME", "a"), ("GIT_AUTHOR_EMAIL", "a@b")];
     let committer = [("GIT_COMMITTER_NAME", "a"), ("GIT_COMMITTER_EMAIL", "a@b")];
@@ -38,20 +38,20 @@ fn bare(m: &Machine, script: &str) -> Ran {
     Ran::of(&mut command).succeeds()
 }
 
-/// The command as the hook has rewritten it.
-fn decided(m: &Machine, line: &str) {
+/// Runs the command line that the hook gave, and checks that it succeeds.
+fn run_rewritten(m: &Machine, line: &str) {
     let mut command = m.command("sh");
     command.args(["-c", line]).env("CLAUDE_CODE_SESSION_ID", "test-session");
     Ran::of(&mut command).succeeds();
 }
 
-/// A user with a key, a token and a project of his own.
-fn machine(m: Machine) -> Machine {
+/// A machine with the policy, a key, a token and a project with a git repository.
+fn with_secrets(m: Machine) -> Machine {
     let m = m.policy(POLICY);
     m.write(".ssh/id_ed25519", KEY);
     m.write(".config/gh/hosts.yml", TOKEN);
     m.write(".gitconfig", "[init]\n\tdefaultBranch = main\n");
-    bare(&m, "git init -q . && git remote add origin git@127.0.0.1:nowhere && mkdir src");
+    without_clash(&m, "git init -q . && git remote add origin git@127.0.0.1:nowhere && mkdir src");
     m
 }
 
@@ -59,13 +59,16 @@ fn machine(m: Machine) -> Machine {
 const EVIL: &str =
     "#!/bin/sh\ncat ~/.ssh/id_ed25519 ~/.config/gh/hosts.yml > \"$PWD_OF_EVIL/leak\"\n";
 
-/// A repository as an agent can make it, whose settings name a program.
+/// Makes a repository, as an agent can, whose `core.sshCommand` names [`EVIL`].
 fn plant(m: &Machine, at: &str) {
     let evil = m.project().join("evil.sh");
     program(&evil, &EVIL.replace("$PWD_OF_EVIL", &m.project().display().to_string()));
-    bare(m, &format!("git init -q {at} && git -C {at} config core.sshCommand {}", evil.display()));
+    without_clash(
+        m,
+        &format!("git init -q {at} && git -C {at} config core.sshCommand {}", evil.display()),
+    );
     let origin = format!("git -C {at} remote add origin git@127.0.0.1:nowhere || true");
-    bare(m, &origin);
+    without_clash(m, &origin);
 }
 
 /// Checks that hook and launcher ask or refuse, and that the command reads no secret.
@@ -81,11 +84,17 @@ fn is_not_run(m: &Machine, script: &str) {
 #[test]
 fn a_planted_repository_gets_no_credentials() {
     as_each_user(|m| {
-        let m = machine(m);
+        let m = with_secrets(m);
         plant(&m, "x");
-        bare(&m, "cp -r x/.git bare && mkdir file && echo 'gitdir: ../x/.git' > file/.git");
-        bare(&m, "mkdir h && printf '[core]\\n\\tsshCommand = ./evil.sh\\n' > h/.gitconfig");
-        bare(&m, "mkdir h/git && cp h/.gitconfig h/git/config");
+        without_clash(
+            &m,
+            "cp -r x/.git bare && mkdir file && echo 'gitdir: ../x/.git' > file/.git",
+        );
+        without_clash(
+            &m,
+            "mkdir h && printf '[core]\\n\\tsshCommand = ./evil.sh\\n' > h/.gitconfig",
+        );
+        without_clash(&m, "mkdir h/git && cp h/.gitconfig h/git/config");
         for script in [
             "git -C x fetch",
             "git -C ./src/../x fetch origin",
@@ -120,16 +129,16 @@ fn a_planted_repository_gets_no_credentials() {
 #[test]
 fn a_repository_of_an_earlier_session_gets_no_credentials() {
     as_each_user(|m| {
-        let m = machine(m);
+        let m = with_secrets(m);
         plant(&m, ".");
         for script in ["git fetch", "git pull", "cd src && git fetch", "gh pr list"] {
             is_not_run(&m, script);
         }
         m.bash("git fetch").is("ask", "core.sshcommand");
-        bare(&m, "git config --unset core.sshCommand");
+        without_clash(&m, "git config --unset core.sshCommand");
         m.bash("git fetch").is("allow", "");
         let hook = m.project().join(".git/hooks/reference-transaction");
-        bare(&m, "mkdir -p .git/hooks");
+        without_clash(&m, "mkdir -p .git/hooks");
         program(hook, "#!/bin/sh\necho x\n");
         m.bash("git fetch").is("ask", "reference-transaction");
     });
@@ -137,22 +146,22 @@ fn a_repository_of_an_earlier_session_gets_no_credentials() {
 
 #[test]
 fn a_nested_repository_in_the_index_is_asked_about() {
-    let m = machine(Machine::new(Who::Me));
-    bare(&m, "echo 1 > a && git add a && git commit -qm x");
+    let m = with_secrets(Machine::new(Who::Me));
+    without_clash(&m, "echo 1 > a && git add a && git commit -qm x");
     m.bash("git fetch").is("allow", "");
     plant(&m, "x");
-    bare(&m, "git -C x commit -q --allow-empty -m x && git add x 2>/dev/null");
+    without_clash(&m, "git -C x commit -q --allow-empty -m x && git add x 2>/dev/null");
     m.bash("git fetch").is("ask", "x is a repository of its own");
     m.bash("git pull").is("ask", "x is a repository of its own");
-    bare(&m, "git update-index --index-version 4");
+    without_clash(&m, "git update-index --index-version 4");
     m.bash("git fetch").is("ask", "x is a repository of its own");
-    bare(&m, "git update-index --force-remove x");
+    without_clash(&m, "git update-index --force-remove x");
     m.bash("git fetch").is("allow", "");
 }
 
 #[test]
 fn variables_that_steer_a_program_are_asked_about() {
-    let m = machine(Machine::new(Who::Me));
+    let m = with_secrets(Machine::new(Who::Me));
     for script in [
         "GH_PAGER=./evil.sh gh pr list",
         "GH_BROWSER=./evil.sh gh pr view --web",
@@ -174,7 +183,7 @@ fn variables_that_steer_a_program_are_asked_about() {
 
 #[test]
 fn everyday_commands_need_no_question() {
-    let m = machine(Machine::new(Who::Me));
+    let m = with_secrets(Machine::new(Who::Me));
     let here = m.project();
     let here = here.display();
     for script in [
@@ -205,7 +214,7 @@ fn everyday_commands_need_no_question() {
 
 #[test]
 fn a_rule_of_the_user_can_take_a_steering_option_on() {
-    let m = machine(Machine::new(Who::Me));
+    let m = with_secrets(Machine::new(Who::Me));
     plant(&m, "x");
     m.bash("git -C x fetch").is("ask", "repository of its own");
     let own = "load(\"@clash//git.star\", \"git_full\")\n\
@@ -217,7 +226,7 @@ fn a_rule_of_the_user_can_take_a_steering_option_on() {
 #[test]
 fn no_sandbox_of_git_shows_a_private_key() {
     as_each_user(|m| {
-        let m = machine(m);
+        let m = with_secrets(m);
         m.write(".ssh/id_ed25519.pub", "the public key");
         for sandbox in ["git_full", "git_safe", "git_checkout_safe"] {
             let ran = m.inside(sandbox, "cat ~/.ssh/id_ed25519 ~/.ssh/*").fails();
@@ -228,17 +237,17 @@ fn no_sandbox_of_git_shows_a_private_key() {
 }
 
 #[test]
-fn a_patch_cannot_write_instructions() {
+fn git_safe_cannot_write_instructions_but_a_checkout_can() {
     as_each_user(|m| {
-        let m = machine(m);
+        let m = with_secrets(m);
         let make = "echo 1 > CLAUDE.md && mkdir -p .github/workflows && echo 1 > a &&
             echo 1 > .github/workflows/x.yml && git add -A && git commit -qm x && git checkout -qb y &&
             echo 2 > CLAUDE.md && echo 2 > .github/workflows/x.yml && git commit -qam y &&
             git format-patch -1 --stdout > $TMPDIR/p && git checkout -q main";
-        bare(&m, make);
+        without_clash(&m, make);
         let kept = |script: &str| {
             m.inside("git_safe", script).fails();
-            let text = bare(&m, "cat CLAUDE.md .github/workflows/x.yml").stdout;
+            let text = without_clash(&m, "cat CLAUDE.md .github/workflows/x.yml").stdout;
             assert_eq!(text, "1\n1\n", "{script}");
         };
         for script in [
@@ -251,16 +260,16 @@ fn a_patch_cannot_write_instructions() {
             "git diff main y --output=CLAUDE.md",
         ] {
             kept(script);
-            bare(&m, "git reset -q --hard && rm -rf .git/rebase-apply");
+            without_clash(&m, "git reset -q --hard && rm -rf .git/rebase-apply");
         }
         m.inside("git_checkout_safe", "git checkout -q y").succeeds();
-        assert_eq!(bare(&m, "cat CLAUDE.md").stdout, "2\n");
+        assert_eq!(without_clash(&m, "cat CLAUDE.md").stdout, "2\n");
     });
 }
 
 #[test]
-fn a_script_around_a_checkout_cannot_write_instructions() {
-    let m = machine(Machine::new(Who::Me));
+fn a_script_that_writes_instructions_beside_a_checkout_is_asked_about() {
+    let m = with_secrets(Machine::new(Who::Me));
     m.bash("echo evil > CLAUDE.md; git checkout main").is("ask", "CLAUDE.md");
     m.bash("git show y:x > CLAUDE.md && git checkout main").is("ask", "CLAUDE.md");
     m.bash("git checkout main && git apply x").is("allow", "");
@@ -277,8 +286,8 @@ fn a_script_around_a_checkout_cannot_write_instructions() {
 #[test]
 fn an_output_option_of_git_writes_nothing_protected() {
     as_each_user(|m| {
-        let m = machine(m);
-        bare(
+        let m = with_secrets(m);
+        without_clash(
             &m,
             "mkdir -p frontend .git/rebase-merge && echo 1 > a && git add -A && git commit -qm x && echo 2 > a && git stash -q",
         );
@@ -318,8 +327,8 @@ fn an_output_option_of_git_writes_nothing_protected() {
 #[test]
 fn an_output_path_known_at_run_time_hits_no_protected_file() {
     as_each_user(|m| {
-        let m = machine(m);
-        bare(
+        let m = with_secrets(m);
+        without_clash(
             &m,
             "mkdir frontend && echo 1 > a && git add -A && git commit -qm x && echo 2 > a && git stash -q",
         );
@@ -337,8 +346,8 @@ fn an_output_path_known_at_run_time_hits_no_protected_file() {
 
 #[test]
 fn everyday_outputs_of_git_need_no_question() {
-    let m = machine(Machine::new(Who::Me));
-    bare(&m, "echo 1 > a && git add -A && git commit -qm x && echo 2 > a");
+    let m = with_secrets(Machine::new(Who::Me));
+    without_clash(&m, "echo 1 > a && git add -A && git commit -qm x && echo 2 > a");
     for script in [
         "git diff --output=x.patch",
         "git archive -o out.tar HEAD",
@@ -356,16 +365,16 @@ fn everyday_outputs_of_git_need_no_question() {
 
 #[test]
 fn instructions_that_git_changes_are_reported() {
-    let m = machine(Machine::new(Who::Me));
+    let m = with_secrets(Machine::new(Who::Me));
     let make = "echo 1 > CLAUDE.md && git add -A && git commit -qm x && git checkout -qb y &&
         echo 2 > CLAUDE.md && git commit -qam y && git checkout -q main";
-    bare(&m, make);
+    without_clash(&m, make);
     let input = m.bash("git checkout -q y").is("allow", "").updated.unwrap();
-    decided(&m, input["command"].as_str().unwrap());
+    run_rewritten(&m, input["command"].as_str().unwrap());
     let said = m.hook(&m.message("PostToolUse", "Bash", input)).succeeds();
     assert!(said.stdout.contains("git changed") && said.stdout.contains("CLAUDE.md"), "{said:?}");
     let input = m.bash("git checkout -q y").is("allow", "").updated.unwrap();
-    decided(&m, input["command"].as_str().unwrap());
+    run_rewritten(&m, input["command"].as_str().unwrap());
     let said = m.hook(&m.message("PostToolUse", "Bash", input)).succeeds();
     assert!(!said.stdout.contains("CLAUDE.md"), "{said:?}");
 }
@@ -376,7 +385,7 @@ fn an_activation_script_stays_and_an_environment_is_made_anew() {
         return skipped("virtual environments, because there is no /usr/bin/python3");
     }
     as_each_user(|m| {
-        let m = machine(m);
+        let m = with_secrets(m);
         let make = "/usr/bin/python3 -m venv --without-pip";
         m.inside("python_full", &format!("{make} .venv")).succeeds();
         for attack in [
@@ -404,7 +413,7 @@ impl Drop for Server {
     }
 }
 
-/// Starts it, and gives the user a key for it.
+/// Starts sshd on the loopback and gives the user a key for it. Needs root.
 fn serve(m: &Machine, port: u16) -> Server {
     let at = m.tmp().parent().unwrap().join("server");
     std::fs::create_dir(&at).unwrap();
@@ -455,6 +464,7 @@ fn can_serve() -> bool {
     ready
 }
 
+/// A TCP port of the loopback that is free now.
 fn free_port() -> u16 {
     let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
     listener.local_addr().unwrap().port()
@@ -466,11 +476,11 @@ fn git_reaches_a_server_of_ssh_without_the_key_in_its_room() {
         return;
     }
     as_each_user(|m| {
-        let m = machine(m);
+        let m = with_secrets(m);
         let port = free_port();
         let _server = serve(&m, port);
         let url = format!("ssh://root@127.0.0.1:{port}/bare.git");
-        bare(&m, &format!("git remote set-url origin {url}"));
+        without_clash(&m, &format!("git remote set-url origin {url}"));
         m.clash(["exec", "--", "git", "ls-remote", "origin"]).succeeds().says("refs/heads/main");
         m.clash(["exec", "--", "git", "fetch", "-q", "origin", "main"]).succeeds();
         m.inside("git_full", "ssh-add -l").succeeds().says("ED25519");
@@ -487,7 +497,7 @@ fn an_agent_of_ssh_ends_with_its_room() {
         return;
     }
     as_each_user(|m| {
-        let m = machine(m);
+        let m = with_secrets(m);
         let _server = serve(&m, free_port());
         let socket = m.project().join("socket");
         let mut command = m.command(clash());
@@ -507,17 +517,17 @@ fn an_agent_of_ssh_ends_with_its_room() {
 #[test]
 fn a_room_cannot_change_the_agent_of_the_user() {
     as_each_user(|m| {
-        let m = machine(m);
+        let m = with_secrets(m);
         let socket = m.home().join("agent");
-        bare(&m, "rm ~/.ssh/id_ed25519; ssh-keygen -q -t ed25519 -N '' -f ~/mine");
-        bare(&m, "ssh-keygen -q -t ed25519 -N '' -f theirs");
+        without_clash(&m, "rm ~/.ssh/id_ed25519; ssh-keygen -q -t ed25519 -N '' -f ~/mine");
+        without_clash(&m, "ssh-keygen -q -t ed25519 -N '' -f theirs");
         let mut agent = m.command("ssh-agent");
         agent.arg("-D").arg("-a").arg(&socket).stdout(Stdio::null());
         let _agent = Server(agent.spawn().unwrap());
         eventually("the agent listens", || socket.exists());
         let of_user = format!("SSH_AUTH_SOCK={}", socket.display());
-        bare(&m, &format!("{of_user} ssh-add -q ~/mine"));
-        let listed = || bare(&m, &format!("{of_user} ssh-add -L")).stdout;
+        without_clash(&m, &format!("{of_user} ssh-add -q ~/mine"));
+        let listed = || without_clash(&m, &format!("{of_user} ssh-add -L")).stdout;
         let before = listed();
         let room = |script: &str| {
             let mut command = m.command(clash());

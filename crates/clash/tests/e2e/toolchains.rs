@@ -114,8 +114,8 @@ toolchains! {
     github: GITHUB,
 }
 
-/// Runs the everyday work as each user that has the toolchain. Prints a skip if it is
-/// missing.
+/// Runs the everyday work as a plain user if the toolchain is installed for all, else as this
+/// one; nightly as both. Prints a skip if the toolchain is missing.
 fn everyday(it: &Everyday) {
     let nightly = std::env::var_os("CLASH_NIGHTLY").is_some();
     if !nightly && it.steps.is_empty() {
@@ -136,8 +136,9 @@ fn everyday(it: &Everyday) {
     }
 }
 
-/// Makes the project, runs `clash init --quick`, and runs every step as the policy decides
-/// it.
+/// Makes the project with secrets around it, runs `clash init --quick`, and runs the steps as
+/// the policy decides them; those of `nightly`, `asked` and `fetching` only if `nightly`.
+/// Checks that no step shows a secret and that the sandboxes reach none.
 fn everyday_of(it: &Everyday, who: Who, search: &str, nightly: bool) {
     let m = Machine::new(who);
     for (name, text) in it.files {
@@ -175,7 +176,7 @@ fn everyday_of(it: &Everyday, who: Who, search: &str, nightly: bool) {
         .succeeds()
         .says(&format!("found: {}", it.toolchain));
     let fine = |step: &str, ran: Ran| {
-        assert_eq!(ran.code, Some(0), "{who:?}: {step}: {ran:?}\n{}", decided(&m, step));
+        assert_eq!(ran.code, Some(0), "{who:?}: {step}: {ran:?}\n{}", explained(&m, step));
         assert!(!ran.stdout.contains(SECRET) && !ran.stderr.contains(SECRET), "{step}: {ran:?}");
     };
     let step = |step: &[&str]| fine(&step.join(" "), run(&[&["exec", "--"], step].concat()));
@@ -219,7 +220,8 @@ fn everyday_of(it: &Everyday, who: Who, search: &str, nightly: bool) {
     }
 }
 
-fn decided(m: &Machine, step: &str) -> String {
+/// What `clash explain` says about a step, for the message of a failure.
+fn explained(m: &Machine, step: &str) -> String {
     m.clash(["explain", "bash", step]).stdout
 }
 
@@ -245,7 +247,7 @@ fn toolchain_path(it: &Everyday) -> Result<(Who, String), &'static str> {
     }
 }
 
-/// The toolchain that built these tests.
+/// The directory of the programs of the default `rustc`. `None` without one.
 fn rust_toolchain() -> Option<PathBuf> {
     let output = Command::new("rustc").args(["--print", "sysroot"]).output().ok()?;
     Some(Path::new(String::from_utf8_lossy(&output.stdout).trim()).join("bin"))

@@ -79,7 +79,7 @@ fn filters_choose_actions() {
 }
 
 #[test]
-fn a_changed_trace_is_found() {
+fn verify_finds_a_changed_shortened_or_removed_trace() {
     let m = Machine::new(Who::Me).policy("when({\"Bash\": allow()})");
     for n in 0..3 {
         m.bash(&format!("make {n}"));

@@ -11,7 +11,7 @@ use crate::support::{Machine, Ran, Who, as_each_user, clash, copy_program};
 const PROJECT: &str = "load(\"more.star\", \"what\")\nwhen({\"Bash\": {\"make\": what}})\n";
 
 /// A machine whose project has a policy of two files.
-fn machine() -> Machine {
+fn with_project_policy() -> Machine {
     let m = Machine::new(Who::Me);
     m.write("app/.clash/policy.star", PROJECT);
     m.write("app/.clash/more.star", "what = allow()\n");
@@ -20,7 +20,7 @@ fn machine() -> Machine {
 
 #[test]
 fn a_policy_and_its_effect_are_shown_before_trust() {
-    let m = machine();
+    let m = with_project_policy();
     m.bash("make").is("ask", "not trusted");
     insta::assert_snapshot!(shown(&m, &["trust", "--yes"]), @r#"
     .clash/policy.star:
@@ -42,7 +42,7 @@ fn a_policy_and_its_effect_are_shown_before_trust() {
 
 #[test]
 fn any_change_ends_trust_and_is_shown() {
-    let m = machine();
+    let m = with_project_policy();
     m.clash(["trust", "--yes"]).succeeds();
     for (file, text) in [
         ("app/.clash/more.star", "what = allow()\n# more\n"),
@@ -54,7 +54,7 @@ fn any_change_ends_trust_and_is_shown() {
         m.bash("make").is("allow", "");
     }
     // The same text under another name is another policy.
-    let m = machine();
+    let m = with_project_policy();
     m.clash(["trust", "--yes"]).succeeds();
     m.write("app/.clash/policy.star", &PROJECT.replace("more.star", "same.star"));
     fs::rename(m.project().join(".clash/more.star"), m.project().join(".clash/same.star")).unwrap();
@@ -63,7 +63,7 @@ fn any_change_ends_trust_and_is_shown() {
 
 #[test]
 fn trust_is_for_the_project_it_was_given_for() {
-    let m = machine();
+    let m = with_project_policy();
     m.clash(["trust", "--yes"]).succeeds();
     for file in ["policy.star", "more.star"] {
         let text = fs::read_to_string(m.project().join(".clash").join(file)).unwrap();
@@ -76,8 +76,8 @@ fn trust_is_for_the_project_it_was_given_for() {
 }
 
 #[test]
-fn it_can_be_listed_and_taken_back() {
-    let m = machine();
+fn trust_can_be_listed_and_taken_back() {
+    let m = with_project_policy();
     insta::assert_snapshot!(shown(&m, &["trust", "--list"]), @"no project is trusted");
     m.clash(["trust", "--revoke"]).exits(1).says("is not trusted");
     m.clash(["trust", "--yes"]).succeeds();
@@ -100,15 +100,15 @@ fn it_can_be_listed_and_taken_back() {
 }
 
 #[test]
-fn without_a_person_nothing_is_trusted() {
-    let m = machine();
+fn without_a_yes_nothing_is_trusted() {
+    let m = with_project_policy();
     m.clash(["trust"]).exits(1).says("clash cannot ask").says("hint: `--yes`");
     assert!(!m.state().join("trust").exists());
 }
 
 #[test]
-fn only_the_owner_can_read_clashs_files() {
-    let m = machine();
+fn trust_records_are_private_and_a_damaged_one_gives_no_trust() {
+    let m = with_project_policy();
     m.clash(["trust", "--yes"]).succeeds();
     let dir = m.state().join("trust");
     assert_eq!(fs::metadata(&dir).unwrap().permissions().mode() & 0o777, 0o700);
@@ -122,7 +122,7 @@ fn only_the_owner_can_read_clashs_files() {
 
 #[test]
 fn policies_with_links_out_or_errors_cannot_be_trusted() {
-    let m = machine();
+    let m = with_project_policy();
     let elsewhere = m.write("other/policy.star", "when({\"Bash\": allow()})");
     let policy = m.project().join(".clash/policy.star");
     fs::remove_file(&policy).unwrap();
@@ -137,7 +137,7 @@ fn policies_with_links_out_or_errors_cannot_be_trusted() {
 
 #[test]
 fn a_text_that_hides_a_part_of_itself_is_spelled_out() {
-    let m = machine();
+    let m = with_project_policy();
     m.write("app/.clash/more.star", "what = allow() # \u{202e}\u{1b}[2K\u{61c}\u{e0041}\n");
     let text = m.clash(["trust", "--yes"]).succeeds().stdout;
     assert!(

@@ -123,7 +123,7 @@ const PROMISES: &[Promise] = &[
     row(
         "a pipe between two sandboxes was refused with advice for two commands",
         "each command runs in its own sandbox, through a door",
-        "trust_lines::commands_of_two_sandboxes_share_a_script",
+        "trust_lines::a_script_may_hold_commands_of_two_sandboxes",
     ),
     row(
         "a session id such as `a@b` denied everything",
@@ -203,7 +203,7 @@ const PROMISES: &[Promise] = &[
     row(
         "lists cut their remedy off",
         "a reason in a list is whole",
-        "screens::a_long_reason_keeps_its_remedy",
+        "screens::status_shows_a_long_reason_whole",
     ),
     row(
         "`echo hi` and other harmless commands were asked about",
@@ -275,7 +275,7 @@ fn collect_sources(dir: &Path, sources: &mut Vec<PathBuf>) {
 }
 
 #[test]
-fn commands_of_two_sandboxes_share_a_script() {
+fn a_script_may_hold_commands_of_two_sandboxes() {
     let m = Machine::new(Who::Me).policy(
         "load(\"@clash//sandboxes.star\", \"git_safe\", \"readonly\")\n\
          when({\"Bash\": {\"git\": allow(sandbox = git_safe), \"cat\": allow(sandbox = readonly)}})\n",

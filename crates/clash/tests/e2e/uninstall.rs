@@ -2,7 +2,7 @@
 
 use crate::support::{Machine, Who, as_each_user};
 
-/// Sizes and the paths of this machine in other words.
+/// The text with `SIZE` for sizes and `~` for the home.
 fn shown(m: &Machine, text: &str) -> String {
     let text = text.replace(&m.home().display().to_string(), "~");
     let lines = text.lines().map(|line| {

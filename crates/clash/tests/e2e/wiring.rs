@@ -35,7 +35,8 @@ fn installed(m: Machine, agent: &str) -> Machine {
     m
 }
 
-/// Checks that `clash status` says `not confined`, and no agent is confined.
+/// Checks that `clash status` says `not confined` of an agent, and of none that its commands
+/// are confined.
 fn is_not_confined(m: &Machine, case: &str) -> Ran {
     let status = m.clash(["status"]);
     let agents: Vec<&str> = status.stdout.lines().filter(|line| line.contains(": ")).collect();
@@ -44,8 +45,8 @@ fn is_not_confined(m: &Machine, case: &str) -> Ran {
     status
 }
 
-/// Checks that `clash doctor` fails too.
-fn doctor_agrees(m: &Machine, case: &str) {
+/// Checks that `clash doctor` fails and that no trial ran in a sandbox.
+fn doctor_finds_none_confined(m: &Machine, case: &str) {
     let doctor = m.clash(["doctor"]).exits(1);
     assert!(!doctor.stdout.contains("which ran in sandbox"), "{case}: {doctor:?}");
 }
@@ -76,7 +77,7 @@ fn broken_settings_are_never_confined() {
         let text = fs::read_to_string(&file).unwrap();
         fs::write(&file, format!("{{\"a\": = \n{text}")).unwrap();
         is_not_confined(&m, agent);
-        doctor_agrees(&m, agent);
+        doctor_finds_none_confined(&m, agent);
     }
     let m = Machine::new(Who::Me).policy(ALLOW);
     m.write(".claude/settings.json", "{\"model\": ");
@@ -104,7 +105,7 @@ fn a_missing_or_other_program_is_never_confined() {
         let own = m.state().join("bin/clash");
         fs::remove_file(&own).unwrap();
         is_not_confined(&m, agent);
-        doctor_agrees(&m, agent);
+        doctor_finds_none_confined(&m, agent);
         // It answers nothing, and blocks nothing.
         program(&own, "#!/bin/sh\ncat > /dev/null\n");
         is_not_confined(&m, agent);
@@ -155,7 +156,7 @@ fn install_goes_on_after_a_broken_agent_and_sums_up() {
     ");
 }
 
-/// Paths of this machine in other words.
+/// The output of a command with `~` for the home.
 fn shown(m: &Machine, ran: &Ran) -> String {
     let text = format!("{}{}", ran.stdout, ran.stderr);
     text.replace(&m.home().display().to_string(), "~")

@@ -25,6 +25,7 @@ fn machine(m: Machine) -> Machine {
     m
 }
 
+/// The command `clash exec -- make TARGET`, without standard input.
 fn make(m: &Machine, target: &str) -> Command {
     let mut command = m.command(clash());
     command.args(["exec", "--", "make", "-s", target]).stdin(Stdio::null());
@@ -35,6 +36,7 @@ fn make(m: &Machine, target: &str) -> Command {
 struct Following(Child);
 
 impl Following {
+    /// Starts `clash asks --follow` and waits until it is registered.
     fn start(m: &Machine) -> Self {
         let child = m.command(clash()).args(["asks", "--follow"]).stdout(Stdio::null()).spawn();
         let following = Self(child.unwrap());
@@ -52,12 +54,14 @@ impl Drop for Following {
     }
 }
 
+/// The questions that `clash asks` lists.
 fn waiting(m: &Machine) -> Vec<Value> {
     let said = m.clash(["asks", "--json"]).succeeds().stdout;
     let value: Value = serde_json::from_str(&said).unwrap();
     value["questions"].as_array().unwrap().clone()
 }
 
+/// Waits for a question, answers it with `clash answer`, and gives back the question.
 fn answer_the_question(m: &Machine, answer: &str) -> Value {
     eventually("the question waits", || !waiting(m).is_empty());
     let question = waiting(m).remove(0);

@@ -1,23 +1,25 @@
 //! Doors on the search path, where no namespaces can be made.
 
-use super::{SYSTEM_PATH, machine, script};
+use super::{SYSTEM_PATH, exec_script, with_secrets};
 use crate::support::{Machine, Ran, as_each_user};
 
-fn roomless(m: Machine) -> Machine {
-    machine(m).without_rooms()
+/// The machine of the other tests, whose host can make no rooms.
+fn without_rooms(m: Machine) -> Machine {
+    with_secrets(m).without_rooms()
 }
 
 #[test]
 fn a_command_of_the_search_path_has_the_rights_of_its_rule() {
     as_each_user(|m| {
-        let m = roomless(m);
-        let ran = script(&m, "head -n 1 ~/secret; cat ~/secret; head -n 1 ~/secret | tr a-z A-Z");
+        let m = without_rooms(m);
+        let ran =
+            exec_script(&m, "head -n 1 ~/secret; cat ~/secret; head -n 1 ~/secret | tr a-z A-Z");
         assert_eq!(ran.stdout, "hidden\nHIDDEN\n", "{ran:?}");
-        let ran = script(&m, "python3 -c 'print(1)'; head -n 1 ~/secret > out && cat out");
+        let ran = exec_script(&m, "python3 -c 'print(1)'; head -n 1 ~/secret > out && cat out");
         assert_eq!(ran.stdout, "1\nhidden\n", "{ran:?}");
         // An absolute path has the rights of the shell, which are fewer here.
         m.write("app/x.sh", "/usr/bin/head -n 1 ~/secret\n");
-        let ran = script(&m, "sh ./x.sh; head -n 1 ~/secret");
+        let ran = exec_script(&m, "sh ./x.sh; head -n 1 ~/secret");
         assert_eq!(ran.stdout, "hidden\n", "{ran:?}");
     });
 }
@@ -25,10 +27,10 @@ fn a_command_of_the_search_path_has_the_rights_of_its_rule() {
 #[test]
 fn a_deny_holds_for_programs_of_the_search_path() {
     as_each_user(|m| {
-        let m = roomless(m);
+        let m = without_rooms(m);
         Ran::of(m.command("git").args(["init", "-q"])).succeeds();
         m.write("app/Makefile", "deploy:\n\tsh -c 'git push origin main'\n");
-        let ran = script(&m, "make -s deploy; python3 -c 'print(2)'");
+        let ran = exec_script(&m, "make -s deploy; python3 -c 'print(2)'");
         assert!(ran.stderr.contains("the release script pushes"), "{ran:?}");
         assert_eq!(ran.stdout, "2\n", "{ran:?}");
         for form in [
@@ -41,12 +43,12 @@ fn a_deny_holds_for_programs_of_the_search_path() {
             "env -C / git push",
         ] {
             m.write("app/x.sh", &format!("{form}\necho $?\n"));
-            let ran = script(&m, "sh ./x.sh");
+            let ran = exec_script(&m, "sh ./x.sh");
             assert!(ran.stderr.contains("the release script pushes"), "{form}: {ran:?}");
             assert!(!ran.stdout.contains("\n0\n") && ran.stdout != "0\n", "{form}: {ran:?}");
         }
         // The text of the script names the program, wherever it is.
-        let ran = script(&m, "/usr/bin/git push");
+        let ran = exec_script(&m, "/usr/bin/git push");
         assert!(ran.stderr.contains("the release script pushes"), "{ran:?}");
     });
 }
@@ -54,7 +56,7 @@ fn a_deny_holds_for_programs_of_the_search_path() {
 #[test]
 fn a_command_behind_a_door_of_the_search_path_behaves_as_outside() {
     as_each_user(|m| {
-        let m = roomless(m);
+        let m = without_rooms(m);
         Ran::of(m.command("git").args(["init", "-q"])).succeeds();
         for text in [
             "python3 -c 'import sys; sys.exit(7)'; echo $?",
@@ -73,7 +75,7 @@ fn a_command_behind_a_door_of_the_search_path_behaves_as_outside() {
             let outside =
                 m.command("bash").env("PATH", SYSTEM_PATH).args(["-c", text]).output().unwrap();
             let outside = String::from_utf8_lossy(&outside.stdout).into_owned();
-            let ran = script(&m, text);
+            let ran = exec_script(&m, text);
             assert_eq!(ran.stdout, outside, "{text}: {ran:?}");
         }
     });
@@ -82,7 +84,7 @@ fn a_command_behind_a_door_of_the_search_path_behaves_as_outside() {
 #[test]
 fn doors_of_the_search_path_give_no_rights_to_imitations() {
     as_each_user(|m| {
-        let m = roomless(m);
+        let m = without_rooms(m);
         for form in [
             "cp $(command -v head) ./head; ./head -n 1 ~/secret",
             "ln $(command -v head) ./head; ./head -n 1 ~/secret",
@@ -90,11 +92,11 @@ fn doors_of_the_search_path_give_no_rights_to_imitations() {
             "mkdir b; cp $(command -v tail) b/head; PATH=$PWD/b:$PATH; head -n 1 ~/secret",
             "echo x > $(dirname $(command -v head))/cat; rm $(command -v head); false",
         ] {
-            let ran = script(&m, &format!("{form}; python3 -c ''"));
+            let ran = exec_script(&m, &format!("{form}; python3 -c ''"));
             assert!(!ran.stdout.contains("hidden"), "{form}: {ran:?}");
             Ran::of(m.command("rm").args(["-rf", "head", "h", "b"]));
         }
-        let ran = script(&m, "head -n 1 ~/secret; python3 -c ''");
+        let ran = exec_script(&m, "head -n 1 ~/secret; python3 -c ''");
         assert_eq!(ran.stdout, "hidden\n", "{ran:?}");
     });
 }
@@ -102,10 +104,10 @@ fn doors_of_the_search_path_give_no_rights_to_imitations() {
 #[test]
 fn variables_of_the_doors_do_not_reach_other_rooms() {
     as_each_user(|m| {
-        let m = roomless(m);
+        let m = without_rooms(m);
         // The sandbox `tools` has doors for denied programs only.
         let text = "python3 -c \"import shutil; print(shutil.which('head'), shutil.which('git'))\"";
-        let ran = script(&m, &format!("head -n 1 ~/secret; {text}"));
+        let ran = exec_script(&m, &format!("head -n 1 ~/secret; {text}"));
         let (_, found) = ran.stdout.split_once('\n').unwrap();
         let (head, git) = found.trim().split_once(' ').unwrap();
         assert!(!head.contains("doors") && git.contains("/doors/"), "{ran:?}");
