@@ -83,7 +83,9 @@ impl LinkAliases {
         self.found.iter().any(|alias| inside(&alias.to) && !inside(&alias.at))
     }
 
-    /// Finds the links in a directory, and in the directories of the list below it.
+    /// Finds the links in a directory, and in up to [`MAX_DIRECTORIES_INSIDE`] directories of
+    /// the list below it. Outside installed packages also links with other names, if they
+    /// lead into packages.
     fn read(&mut self, dir: &Path, root: &Path, protect: &ProtectSettings) {
         let mut inside = VecDeque::from([(dir.to_path_buf(), false)]);
         let mut left = MAX_DIRECTORIES_INSIDE;
@@ -118,7 +120,8 @@ impl LinkAliases {
         }
     }
 
-    /// Records the target of a link, and every other link on the way there.
+    /// Records the target of a link, and every other link on the way there. After
+    /// [`MAX_LINKS`] links it gives up, without a target.
     fn follow(&mut self, at: &Path, root: &Path) {
         let mut here = at.parent().unwrap_or(Path::new("/")).to_path_buf();
         let mut names = VecDeque::from([at.file_name().unwrap_or_default().to_owned()]);

@@ -83,7 +83,8 @@ fn is_short(name: &str) -> bool {
     name.len() <= 12 && name.split('~').skip(1).any(digit)
 }
 
-/// The letters that full case folding puts in place of a letter.
+/// The letters that full case folding puts in place of a ligature, `ß` or `ſ`. Any other
+/// letter is left as it is.
 fn folded_letter(c: char) -> String {
     match c {
         'ſ' => "s".into(),

@@ -154,7 +154,8 @@ impl Disk {
     }
 
     /// Resolves a normal path, from the end, so that a known directory ends the search.
-    /// `links` counts how many more links may be followed; at 0 the path counts as missing.
+    /// `links` counts how many more links may be followed; at 0 the path counts as missing. A
+    /// path that cannot be looked at (no permission) counts as existing.
     fn resolve_normal(&self, path: &Path, links: &Cell<usize>) -> ResolvedPath {
         let Some((parent, name)) = split(path) else {
             return ResolvedPath { moved: None, exists: true };
@@ -265,7 +266,8 @@ fn names_in(_: &Path) -> Option<Vec<u64>> {
     None
 }
 
-/// Does not use `std::fs::read_dir`, as above.
+/// The links in a directory; `None` if it cannot be read. Does not use
+/// `std::fs::read_dir`, as above.
 #[cfg(target_os = "linux")]
 fn links_in(dir: &Path) -> Option<Vec<PathBuf>> {
     use rustix::fs::{FileType, Mode, OFlags, RawDir, openat};

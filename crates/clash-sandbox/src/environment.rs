@@ -247,8 +247,8 @@ pub fn reason_to_hold_back(name: &str, value: &str) -> Option<&'static str> {
     by_name(name, value).or_else(|| by_value(value))
 }
 
-/// The reason to hold a variable back because of its name. A secret by name passes if its
-/// value is a switch or a short number.
+/// The reason to hold a variable back because of its name. A secret by name passes if it is
+/// in [`NO_SECRETS`], if its value is a switch, or if it counts tokens (`MAX_TOKENS=4096`).
 fn by_name(name: &str, value: &str) -> Option<&'static str> {
     let upper = name.to_ascii_uppercase();
     let (_, why) = TABLE.iter().find(|(pattern, _)| pattern.matches(&upper))?;

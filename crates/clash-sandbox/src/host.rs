@@ -207,7 +207,7 @@ impl<'a> HostRecord<'a> {
     /// The facts of the record, if it was written under the present conditions; otherwise
     /// tries every facility and writes a new record. Landlock, seccomp and the user are
     /// asked for anew. If a directory of the baseline has changed, looks for its entries
-    /// again.
+    /// again. Tries everything and records nothing if the conditions cannot be found out.
     pub fn facts(self) -> HostFacts {
         let Some(key) = record::key() else { return probe_facts() };
         let known = self.text.as_deref().and_then(|text| record::find_record(text, &key));

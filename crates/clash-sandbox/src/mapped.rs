@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_in_the_file_is_seen() {
+    fn a_map_has_all_bytes_and_a_missing_file_is_an_error() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("x");
         for text in ["", "a", &"b".repeat(10_000)] {

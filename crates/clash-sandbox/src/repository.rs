@@ -112,8 +112,10 @@ impl GitRepository {
             .or_else(|| self.find_steering_submodule(place, subcommand))
     }
 
-    /// The first submodule that may run code, for commands that enter submodules: they obey
-    /// the settings of each. `None` for other commands.
+    /// The reason why a submodule may run code, for commands that enter submodules: they obey
+    /// the settings of each. Also if the index cannot be read, or a submodule has its
+    /// repository outside `modules`. `None` for other commands and for submodules without a
+    /// `.git`.
     fn find_steering_submodule(&self, place: &Path, subcommand: &str) -> Option<String> {
         let goes_there = matches!(subcommand, "fetch" | "pull" | "submodule" | "remote");
         if !goes_there {

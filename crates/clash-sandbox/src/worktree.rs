@@ -162,7 +162,8 @@ pub(crate) fn find_hooks_path(project: &Path, home: &Path, config: &Path) -> Opt
     (!is_below(project, &hooks)).then_some(hooks)
 }
 
-/// A value of git's settings without quotes, escapes and comment.
+/// A value of git's settings without quotes, escapes and comment. An escape stands for the
+/// character itself (`\n` for `n`).
 fn plain_value(value: &str) -> String {
     let mut quoted = false;
     let mut plain = String::with_capacity(value.len());
@@ -192,7 +193,8 @@ fn only_line(path: &Path) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// A main repository and a linked worktree, as `git worktree add` makes them.
+    /// The `.git` of a main repository and the project of a linked worktree, as `git worktree
+    /// add` makes them.
     fn pair() -> (tempfile::TempDir, PathBuf, PathBuf) {
         let dir = tempfile::tempdir().unwrap();
         let base = fs::canonicalize(dir.path()).unwrap();

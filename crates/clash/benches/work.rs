@@ -213,7 +213,8 @@ fn compare(place: &BenchMachine, name: &str, rounds: usize, argv: &[&str], befor
     println!("  {name:<34} {shortest:>10.0} {:>10} {:>10}", ratio(1), ratio(2));
 }
 
-/// The time of the launch in these words in milliseconds; 0 without a launch.
+/// The processor time in milliseconds to launch `true` with the words up to `--`; 0 without a
+/// `--`.
 fn launching(place: &BenchMachine, words: &[&str]) -> f64 {
     const TIMES: u32 = 10;
     let Some(command) = words.iter().position(|word| *word == "--") else { return 0.0 };

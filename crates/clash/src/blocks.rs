@@ -69,7 +69,9 @@ impl BlockFacts {
     }
 }
 
-/// The block of a file by its sandbox.
+/// The facts about a file that a sandbox blocks: whether a protection, a deny rule or the
+/// lack of a grant is the cause, and the commands that would grant or request it. No such
+/// command for a file that only the user may change.
 pub(crate) fn file_block(
     sandbox: &Sandbox,
     path: &Path,
@@ -139,7 +141,7 @@ fn denying_rule<'a>(
     denies.max_by_key(|rule| rule.pattern.fixed().len())
 }
 
-/// The paths that a sandbox lets commands read or change, for a message.
+/// The first four paths that the sandbox's rules let commands read or change, for a message.
 fn nearby(sandbox: &Sandbox, changes: bool) -> String {
     const MAX_SHOWN: usize = 4;
     let right = if changes { FileCaps::WRITE } else { FileCaps::READ };
@@ -157,7 +159,8 @@ fn nearby(sandbox: &Sandbox, changes: bool) -> String {
     }
 }
 
-/// The block of a host by a sandbox without the right to reach it.
+/// The facts about a host that a sandbox blocks, with up to six hosts that it reaches. An
+/// empty host stands for the whole network, which has no command to grant it.
 pub(crate) fn host_block(sandbox: &Sandbox, host: &str) -> BlockFacts {
     let name = &sandbox.name;
     let (why, nearby) = match &sandbox.net {

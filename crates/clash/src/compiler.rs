@@ -127,8 +127,9 @@ fn run(command: &mut Command, request: &CompilerRequest) -> io::Result<Output> {
 /// The beginning of the last line of a Rust program that the kernel refused memory.
 const ALLOCATION_FAILED: &str = "memory allocation of ";
 
-/// Understands the compiler's events on standard error. Anything unexpected is an error, so a
-/// policy that did not fully compile is never used.
+/// Understands the compiler's events on standard error. Skips unknown lines after the first.
+/// Without a last event that names the result it is an error, so a policy that did not fully
+/// compile is never used.
 fn read_answer(path: PathBuf, output: Output) -> Result<CompilerAnswer, CompilerError> {
     let Output { status, stdout, stderr } = output;
     let said = String::from_utf8_lossy(&stderr);

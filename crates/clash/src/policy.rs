@@ -119,7 +119,8 @@ impl LoadedPolicy {
         Ok(known)
     }
 
-    /// The cached image, if it is intact and no input has changed.
+    /// The cached image, if it is intact, no input has changed, and it was made from exactly
+    /// these files.
     fn open_cached(cached: &Path, files: &PolicyFiles) -> Option<Self> {
         let image = PolicyImage::Cached(MappedFile::open(cached).ok()?);
         let image = CheckedImage::new(image, BUILD_STAMP).ok()?;

@@ -69,7 +69,8 @@ fn names_ssh(text: &str) -> bool {
     })
 }
 
-/// `ssh://host/path`, `user@host:path` or `host:path`.
+/// True for `ssh://host/path`, `git+ssh://…`, `user@host:path` or `host:path`, also in
+/// quotes.
 fn is_ssh_address(word: &str) -> bool {
     let word = word.trim_matches(['"', '\'']);
     if word.starts_with("ssh://") || word.starts_with("git+ssh://") {

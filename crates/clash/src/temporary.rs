@@ -78,7 +78,8 @@ pub(crate) fn hold(session: &Path) -> io::Result<HeldTmp> {
     Err(io::ErrorKind::ResourceBusy.into())
 }
 
-/// Removes the directory of a session unless a command uses it. A missing one is fine.
+/// Removes the temporary directory of a session unless a command uses it: then, and if it is
+/// missing, does nothing.
 pub(crate) fn remove(session: &Path) -> io::Result<()> {
     let path = session_tmp(session);
     let Ok(lock) = File::open(&path) else { return Ok(()) };

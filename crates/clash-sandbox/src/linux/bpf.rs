@@ -93,7 +93,7 @@ impl BpfAssembler {
         self.push(RET, value, JumpTarget::Next, JumpTarget::Next);
     }
 
-    /// Tests the loaded word.
+    /// Adds a test of the loaded word, with the targets for yes and no.
     pub(crate) fn jump(&mut self, test: BpfTest, yes: JumpTarget, no: JumpTarget) {
         let (code, k) = match test {
             BpfTest::Equal(k) => (JEQ, k),
@@ -108,7 +108,8 @@ impl BpfAssembler {
         self.code.push((BpfInstruction { code, jt: 0, jf: 0, k }, yes, no));
     }
 
-    /// Resolves and checks every jump, and returns the program.
+    /// Resolves every jump, and returns the program. Fails for a program that is too long,
+    /// and for a jump backwards, too far, or to a label that was not placed.
     pub(crate) fn finish(self) -> Result<Vec<BpfInstruction>, BpfError> {
         if self.code.len() > MAX_INSTRUCTIONS {
             return Err(BpfError::TooLong(self.code.len()));

@@ -200,7 +200,7 @@ fn copy_until_closed(
 }
 
 /// Copies the present content of a pipe. Returns `false` at the end of the pipe, or if the
-/// file takes no more.
+/// pipe or the file fails.
 fn copy_content(stream: &CopiedStream) -> bool {
     let mut chunk = vec![0; COPY_CHUNK_BYTES];
     loop {

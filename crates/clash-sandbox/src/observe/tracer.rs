@@ -351,8 +351,9 @@ impl CommandObserver<'_> {
         }
     }
 
-    /// Reports the objects of one call. Leaves out calls before the first `execve` and those
-    /// of the room's launcher. Fails if the caller's memory cannot be read.
+    /// Reports the objects of one call. Leaves out calls before the first `execve`, those of
+    /// the room's launcher, connections to port 53 (a query names the host) and port 0. Fails
+    /// if the caller's memory cannot be read.
     fn report_call(&mut self, call: &SeccompNotice) -> io::Result<()> {
         let Some((_, what)) = CALLS.iter().find(|(number, _)| *number == call.number) else {
             return Ok(());

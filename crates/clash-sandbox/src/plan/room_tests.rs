@@ -158,7 +158,7 @@ fn an_existing_cage_is_covered_and_a_missing_one_watched() {
 }
 
 #[test]
-fn what_mounts_cannot_say_is_watched() {
+fn reads_are_watched_only_where_a_mount_cannot_deny_them() {
     let world = RoomWorld::new();
     let protect = ProtectSettings { standard: false, ..ProtectSettings::default() };
     let watched = |inner: Vec<FsRule>| {

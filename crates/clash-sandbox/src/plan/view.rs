@@ -557,7 +557,7 @@ impl<'a> MountPlanner<'a> {
         })
     }
 
-    /// Makes the mount point for a path: in the covered directory around it, in the session's
+    /// Plans the mount point for a path: in the covered directory around it, in the session's
     /// directory, or on the room's own root.
     fn add_mount_point(&mut self, path: &Path, file: bool) {
         let cover = self.outer.last().and_then(|outer| outer.cover.map(|at| (at, &outer.path)));

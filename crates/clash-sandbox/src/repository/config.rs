@@ -197,7 +197,8 @@ fn parse_settings(text: &str) -> Option<Vec<GitSetting>> {
 
 type SectionHeader = (String, Option<String>);
 
-/// Parses `core]`, `remote "origin"]` or `branch.main]`. Also returns the rest.
+/// Parses `core]`, `remote "origin"]` or `branch.main]`. Also returns the rest. `None` for
+/// any other form.
 fn read_header(text: &str) -> Option<(SectionHeader, &str)> {
     let end = text.find(|c: char| !c.is_ascii_alphanumeric() && !matches!(c, '-' | '.'))?;
     let (name, rest) = text.split_at(end);
@@ -222,6 +223,7 @@ fn read_header(text: &str) -> Option<(SectionHeader, &str)> {
 }
 
 /// Parses a value without quotes, escapes and comment. Also returns the rest of the file.
+/// `None` for an open quote or an unknown escape.
 fn read_value(text: &str) -> Option<(String, &str)> {
     let mut value = String::new();
     let mut kept = 0;

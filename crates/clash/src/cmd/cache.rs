@@ -164,7 +164,8 @@ fn readable(bytes: u64) -> String {
     format!("{value} {unit}")
 }
 
-/// Removes the caches of these projects, except those that a running command uses.
+/// Removes the caches of these projects, except those that a running command uses. Exit
+/// status 1 if any is left.
 fn run_clear(out: &mut CommandOutput, owners: &[PathBuf], json: bool) -> Result<u8, Failure> {
     let (mut removed, mut left) = (Vec::new(), Vec::new());
     for owner in owners {

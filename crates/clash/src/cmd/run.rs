@@ -67,6 +67,8 @@ pub(crate) struct Args {
 
 impl Args {
     /// Compiles the policy, plans the room and becomes the agent. Returns only on failure.
+    /// Refuses an unrestricted sandbox, and an agent that the project's settings keep from
+    /// asking clash.
     pub(crate) fn run(self) -> Result<u8, Failure> {
         let (dirs, project) = dirs_and_project(self.project)?;
         let [name, args @ ..] = self.command.as_slice() else {

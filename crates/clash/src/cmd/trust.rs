@@ -44,7 +44,9 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// Shows the policy and its effect, asks, and records the trust in the text that was shown.
+    /// Shows the policy and its effect, asks, and records the trust in the text that was
+    /// shown. Does nothing if this text is trusted already. With `--list` or `--revoke`, does
+    /// that instead.
     pub(crate) fn run(self, out: &mut CommandOutput) -> Result<u8, Failure> {
         if self.list {
             return run_list(out, &Dirs::from_env()?, self.json);

@@ -220,7 +220,7 @@ fn files_to_read(
     files
 }
 
-/// The start of a regular file; empty if it cannot be read.
+/// The first [`MAX_FILE_BYTES`] of a regular file; empty if it cannot be read.
 fn read(file: &Path) -> String {
     let mut bytes = Vec::new();
     let plain = std::fs::metadata(file).is_ok_and(|meta| meta.is_file());

@@ -40,7 +40,8 @@ const MAX_IGNORE_BYTES: usize = 64 << 10;
 
 impl IgnoreFiles {
     /// The same with the rules of a file in `dir`, a path from the project's root. A file
-    /// that cannot be read adds none.
+    /// that cannot be read adds none; of a large one only the first [`MAX_IGNORE_BYTES`]
+    /// count.
     pub(super) fn and(&self, dir: &str, file: &Path) -> Self {
         let Ok(text) = std::fs::read(file) else { return self.clone() };
         let text =

@@ -124,7 +124,8 @@ struct InitProject {
 
 impl Args {
     /// Looks at the project, asks or takes defaults, shows the policy, and writes it if the
-    /// user agrees. Exit status 1 if nothing was written for want of a yes.
+    /// user agrees. Fails if nothing was written for want of a yes. `--from-trace` without
+    /// `--yes` only prints a proposal. Refuses the home directory.
     pub(crate) fn run(self, out: &mut CommandOutput) -> Result<u8, Failure> {
         let (dirs, root) = dirs_and_project(self.project.clone())?;
         if let Some(history) = self.from_trace.as_ref().filter(|_| !self.yes) {

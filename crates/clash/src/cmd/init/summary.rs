@@ -111,7 +111,8 @@ impl SummaryRows {
         }
     }
 
-    /// A row for each of the first sandboxes, for asks, for denials, and for everything else.
+    /// A row for each of the first sandboxes (the others are only counted), for asks, for
+    /// denials, and for everything else.
     fn rows(self, (effect, sandbox): &(Effect, String)) -> Vec<(String, String)> {
         let mut rows = Vec::new();
         let others = self.runs.len().saturating_sub(MOST_SANDBOXES);

@@ -159,7 +159,8 @@ fn without_quotes(key: &str) -> String {
     key.replace('"', "")
 }
 
-/// If there is a policy already, asks whether to merge or to replace it.
+/// If there is a policy already, asks whether to merge or to replace it. Does not ask with
+/// `--replace` or for a learned policy.
 fn ask_merge_or_replace(project: &InitProject, wanted: &mut WantedPolicy) -> Result<(), Failure> {
     let file = project.policy_file(wanted)?;
     if !file.exists() || wanted.replace || wanted.learned.is_some() {

@@ -220,7 +220,8 @@ impl InstallJob<'_> {
     }
 
     /// Tries the new settings with a harmless command, and prints the result. Fails if the
-    /// trial fails; the settings then stay.
+    /// trial fails; the settings then stay. Tries nothing in a project that works against
+    /// clash.
     fn try_and_report(
         &self,
         agent: &Agent,

@@ -37,6 +37,8 @@ pub(crate) struct Args {
 }
 
 impl Args {
+    /// Compiles the policies and prints mistakes and warnings. Exit status 1 if there is a
+    /// mistake or, with `--strict`, a warning.
     pub(crate) fn run(self, out: &mut CommandOutput) -> Result<u8, Failure> {
         let (policy, mut report) = files(self.file.as_deref(), self.project)?.check()?;
         report.warnings.extend(policy.iter().flat_map(warn_unenforceable));

@@ -191,7 +191,8 @@ impl RuleArgs {
         })
     }
 
-    /// The keys of the rule: the tool, then one for each word. `*` and `?` make a glob.
+    /// The keys of the rule: the tool, then one for each word. `*` and `?` make a glob,
+    /// except for a host.
     fn rule_path(&self, words: &[String]) -> Vec<RuleKey> {
         let (tool, kind) = canonical(&self.tool);
         let wild = |word: &String| match word.as_str() {
@@ -268,7 +269,7 @@ pub(crate) fn trusts_project(dirs: &Dirs, project: &Path) -> Result<bool, Failur
     Ok(true)
 }
 
-/// A hint with the ids of the newest sessions.
+/// A hint with the ids of the three newest sessions, or that there is none.
 fn sessions_hint(dirs: &Dirs) -> String {
     const MAX_HINTED_SESSIONS: usize = 3;
     let sessions = crate::cmd::log::traced_sessions(dirs).unwrap_or_default();

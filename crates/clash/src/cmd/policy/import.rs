@@ -53,7 +53,8 @@ pub(in crate::cmd) struct ImportedFile {
 }
 
 impl Args {
-    /// Imports the file, or the settings of all tools, and prints or writes the policies.
+    /// Imports the file, or the settings of all tools, and prints or, with `--write`, writes
+    /// the policies. Fails if there is nothing to import.
     pub(crate) fn run(self, out: &mut CommandOutput) -> Result<u8, Failure> {
         let (dirs, project) = dirs_and_project(self.project.clone())?;
         let mut imports = Vec::new();

@@ -53,7 +53,8 @@ struct FailedExpectation {
 }
 
 impl Args {
-    /// Compiles each policy and decides every action of the tables by it. Prints the failures.
+    /// Compiles each policy, which runs its expectations, and decides every action of the
+    /// tables by it. Prints the failures. A mistake in a policy counts as a failure.
     pub(crate) fn run(self, out: &mut CommandOutput) -> Result<u8, Failure> {
         let (dirs, project) = dirs_and_project(self.project)?;
         let mut cases = Vec::new();
@@ -187,7 +188,7 @@ fn read_line(line: &str, at: String, dirs: &Dirs, project: &Path) -> Result<Tabl
 }
 
 /// The rest of a line as the fields of the tool: a script, a path with variables filled in, a
-/// URL, or a JSON object.
+/// URL, or a JSON object. An empty rest is no fields.
 fn tool_fields(
     tool: &str,
     rest: &str,

@@ -153,7 +153,8 @@ impl<'a> TrialSetup<'a> {
         Some(self.disk.real(&self.places.expand(pattern.fixed()).ok()?))
     }
 
-    /// File names that match the sandbox's patterns for a directory.
+    /// Example file names for the globs and regexes of the sandbox that reach into a
+    /// directory, each once.
     fn names_below(&self, dir: &Path) -> Vec<String> {
         let mut names = Vec::new();
         for rule in &self.sandbox.fs {

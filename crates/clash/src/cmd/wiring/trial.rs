@@ -190,8 +190,8 @@ impl ProgramOutput {
         Self::wait(command, input).map_err(|error| format!("cannot run {program}: {error}"))
     }
 
-    /// Gives the input, waits for the end, and collects the output. Kills the program when
-    /// its time is up.
+    /// Gives the input, waits for the end, and collects the output. Kills the program and
+    /// fails if it takes longer than [`TRIAL_LIMIT`].
     fn wait(mut command: Command, input: &str) -> io::Result<Self> {
         let mut child = command.spawn()?;
         if let Some(mut stdin) = child.stdin.take() {
