@@ -241,7 +241,8 @@ fn hash(name: &[u8]) -> u64 {
     quick.finish()
 }
 
-/// `None` if there are too many names. Does not use `std::fs::read_dir`, for which musl
+/// The hashes of the names in a directory. `None` if it cannot be read or has more than 200
+/// names. Does not use `std::fs::read_dir`, for which musl
 /// would set up its allocator.
 #[cfg(target_os = "linux")]
 fn names_in(dir: &Path) -> Option<Vec<u64>> {

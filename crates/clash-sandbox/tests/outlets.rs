@@ -24,6 +24,7 @@ fn with_core_files(world: &World, script: &str) -> std::process::Output {
     world.bare(&["/bin/sh", "-c", &format!("ulimit -c unlimited; exec {prefix} {script}")])
 }
 
+/// The names in a directory, in any order.
 fn entries(dir: &Path) -> Vec<String> {
     let names = fs::read_dir(dir).unwrap();
     names.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()

@@ -18,8 +18,9 @@ use clash_sandbox::planted::{LinkCheck, RuleOnDisk, SandboxesInForce};
 
 use crate::dirs::create_private;
 
-/// Creates the missing directories of library rules and caches that may create files. Errors
-/// are ignored: a directory that cannot be created gets no grant, and the plan says so.
+/// Creates the missing directories of library rules and caches that may create files, if they
+/// belong to the user and no planted link leads there. Errors are ignored: a directory that
+/// cannot be created gets no grant, and the plan says so.
 pub(crate) fn make_missing(
     sandbox: &Sandbox,
     places: &PolicyPlaces,

@@ -133,6 +133,7 @@ impl<'a> NotedLinks<'a> {
 }
 
 impl LinkResolver for NotedLinks<'_> {
+    /// The real path; for a script, a path below /tmp means the session's directory.
     fn real(&self, path: &Path) -> PathBuf {
         let moved = self.names.and_then(|names| names.meaning(path));
         self.disk.real(moved.as_deref().unwrap_or(path))

@@ -124,9 +124,9 @@ fn record_path(session: &Session, message: &HookMessage) -> PathBuf {
     session.dir.join(DIR).join(format!("{:016x}", fnv_hash(key.as_bytes())))
 }
 
-/// True if every line of a text is a line of the file, in the same order. A client may leave
-/// lines out, cut long ones and change how they end. True also for files that cannot be
-/// compared: missing, too long, or UTF-16.
+/// True if the start of every line of a text occurs in the file, in the same order. A client
+/// may leave lines out, cut long ones and change how they end. True also for files that
+/// cannot be compared: missing, too long, or UTF-16.
 fn is_text_of(given: &str, file: &Path) -> bool {
     const ENOUGH_CHARS: usize = 200;
     let Ok(meta) = fs::symlink_metadata(file) else { return true };

@@ -66,7 +66,7 @@ impl Drop for ReplacementFile {
     }
 }
 
-/// The target of a chain of symbolic links. It need not exist.
+/// The target of a chain of symbolic links. It need not exist. Fails after 40 links.
 fn follow(path: &Path) -> io::Result<PathBuf> {
     let mut path = path.to_path_buf();
     for _ in 0..40 {

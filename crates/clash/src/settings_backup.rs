@@ -21,6 +21,7 @@ pub(crate) fn backups(dirs: &Dirs) -> PathBuf {
 }
 
 /// Keeps a copy and returns its path. A text that equals the newest copy is not kept twice.
+/// Of more than [`MAX_COPIES`] the first and the newest stay.
 pub(crate) fn keep(dirs: &Dirs, file: &Path, text: &str) -> io::Result<PathBuf> {
     let name = file.file_name().unwrap_or_default().to_string_lossy();
     let sum = fnv_hash(file.as_os_str().as_bytes());

@@ -121,7 +121,8 @@ pub(crate) struct ProgressLine {
 }
 
 impl ProgressLine {
-    /// Starts a thread that shows the line after a second.
+    /// Starts a thread that shows the line after a second. Does nothing if standard error is
+    /// no terminal.
     pub(crate) fn start(what: &'static str) -> Self {
         if !io::stderr().is_terminal() {
             return Self { over: None };

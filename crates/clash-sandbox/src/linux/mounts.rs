@@ -385,7 +385,8 @@ impl MountTree {
         }
     }
 
-    /// Mounts a place of the tree over itself with less access.
+    /// Mounts a place of the tree over itself with less access; does nothing if the room does
+    /// not show it.
     fn mount_with_less_access(&self, path: &Path, access: MountAccess) -> MountResult<()> {
         let Some(place) = self.open_if_shown(path)? else { return Ok(()) };
         let tree = clone_tree(&place, "")?;
@@ -393,8 +394,9 @@ impl MountTree {
         attach_to(&tree, &place)
     }
 
-    /// Mounts something empty over a path. A file is covered by a device node that no process
-    /// can open. A covered directory gets mount points for `shows`.
+    /// Mounts something empty over a path; does nothing if the room does not show it. A file
+    /// is covered by a device node that no process can open. A covered directory gets mount
+    /// points for `shows`.
     fn mount_cover(&mut self, path: &Path, file: bool, shows: &[CoveredPlace]) -> MountResult<()> {
         let Some(place) = self.open_if_shown(path)? else { return Ok(()) };
         let own = self.next_cover();

@@ -47,7 +47,7 @@ mod tests {
     use std::fs;
 
     #[test]
-    fn the_last_part_of_a_repository_is_noticed() {
+    fn names_that_complete_or_change_a_repository_are_noticed() {
         let dir = tempfile::tempdir().unwrap();
         let project = dir.path();
         fs::create_dir_all(project.join("a/objects")).unwrap();

@@ -198,7 +198,8 @@ fn note(touched: &mut TouchedResources, observed: Observed) {
     }
 }
 
-/// A name for the sandbox of a program.
+/// A name for the sandbox of a program, for example `learned_npm`: other characters than
+/// letters and digits become `_`, and a long name is cut.
 fn name_of(program: &OsString) -> String {
     let name = Path::new(program).file_name().map(|name| name.to_string_lossy().to_lowercase());
     let name = name.unwrap_or_default();

@@ -352,7 +352,8 @@ fn add_rule(sandbox: &mut Sandbox, path: &Path, effect: Effect, caps: FileCaps) 
     sandbox.fs.push(FsRule { pattern, effect, caps, writes: WriteTarget::InPlace, span });
 }
 
-/// The program that a shell would start, without links. `None` if there is none.
+/// The program that a shell would start, without links. `None` if there is none. A path with
+/// a `/` counts even if it is not executable.
 fn find_program(name: &OsStr) -> Option<PathBuf> {
     let named = Path::new(name);
     if named.components().count() > 1 {
@@ -393,6 +394,7 @@ fn installation_dir(program: &Path, home: &Path) -> PathBuf {
 }
 
 /// The interpreter in the `#!` line of a script; for `env`, the program that it starts.
+/// `None` for another file, or if it is not found.
 fn interpreter(program: &Path) -> Option<PathBuf> {
     use std::io::Read;
     let mut start = [0; 256];

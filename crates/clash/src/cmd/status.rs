@@ -62,8 +62,8 @@ struct AgentState {
 }
 
 impl Args {
-    /// Collects and prints the screen. Runs the agents' hooks with a harmless command, and may
-    /// probe this machine.
+    /// Collects and prints the screen. Runs the agents' hooks with a harmless command, and
+    /// may probe this machine. Exit status 1 if the policies do not compile.
     pub(crate) fn run(self, out: &mut CommandOutput) -> Result<u8, Failure> {
         let (dirs, project) = dirs_and_project(self.project)?;
         let status = StatusScreen {

@@ -169,7 +169,8 @@ impl DetectedToolchain {
         Self { ecosystem, files: Vec::new(), in_ci: None }
     }
 
-    /// The files that show it, in words: `Cargo.toml`, `web/package.json and 3 more`.
+    /// The files that show it, in words: `Cargo.toml`, `web/package.json and 3 more`. Without
+    /// any, the program in a CI file, or `asked for`.
     pub(crate) fn why(&self) -> String {
         let ci = |(file, program): &(PathBuf, &str)| format!("{program} in {}", file.display());
         match (self.files.as_slice(), &self.in_ci) {

@@ -151,7 +151,8 @@ pub(crate) fn answer_with(
     put(listener, id, fd, close_on_exec, GIFT_IS_ANSWER).map(drop)
 }
 
-/// `SECCOMP_IOCTL_NOTIF_ADDFD`.
+/// Installs a descriptor in the caller and returns its number there
+/// (`SECCOMP_IOCTL_NOTIF_ADDFD`).
 fn put(
     listener: &OwnedFd,
     id: u64,

@@ -144,8 +144,8 @@ impl RuleArgs {
         Ok(exit::OK)
     }
 
-    /// The words of the rule. A single argument may hold a whole command. Fails for a command
-    /// with shell syntax.
+    /// The words of the rule. For commands, a single argument may hold a whole command, and
+    /// shell syntax fails.
     fn words(&self) -> Result<Vec<String>, Failure> {
         if canonical(&self.tool).1 != ToolKind::Shell {
             return Ok(self.words.clone());

@@ -200,7 +200,8 @@ fn candidates(dirs: &Dirs, project: &Path) -> Vec<PathBuf> {
     files.filter(|file| file.is_file()).collect()
 }
 
-/// The policy that loads an import.
+/// The policy that loads an import: that of the project for settings of the project,
+/// otherwise the user's, which need not exist.
 fn policy_of(import: &ImportedFile, dirs: &Dirs, project: &Path) -> PathBuf {
     let [first, _] = &dirs.user_policies;
     let user = dirs.user_policies.iter().find(|path| path.exists()).unwrap_or(first);
