@@ -152,7 +152,8 @@ pub fn ir_image(data: &[u8]) {
     }
 }
 
-/// Reads every record of an image, and decides some actions.
+/// Reads the first 1000 inputs and every other record of an image, and decides some
+/// actions.
 fn read_all(ir: IrImage<'_>) {
     for input in ir.inputs().take(1000) {
         let _ = input.and_then(|input| input.to_input());
@@ -163,7 +164,8 @@ fn read_all(ir: IrImage<'_>) {
     }
 }
 
-/// A script: the analysis never misses a program in plain sight.
+/// A script is analysed without a panic. With one more line behind it, the analysis sees
+/// the program of that line or reports an unknown one.
 pub fn shell(data: &[u8]) {
     let script = String::from_utf8_lossy(data);
     let commands = clash_shell::find_commands(&script);
@@ -254,8 +256,8 @@ pub fn syntax(data: &[u8]) {
     assert_eq!(again, formatted, "formatting what is formatted changes it");
 }
 
-/// Decides an action on an imagined machine. The decision is as strict as its strictest
-/// part.
+/// Decides an action on an imagined machine. Fails if the decision is less strict than one
+/// of its parts.
 fn decided(ir: IrImage<'_>, action: &Action) -> Result<Decision, clash_policy::decide::DecideError> {
     let places = PolicyPlaces::imagined();
     let cage = ["/home/user/.claude".into()];

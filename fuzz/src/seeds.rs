@@ -75,7 +75,7 @@ fn policies() -> Vec<String> {
     found
 }
 
-/// Messages of Claude Code and of clients with similar words.
+/// Messages of Claude Code, of clients with similar words, and of Cline.
 fn messages() -> Vec<String> {
     let message = |tool: &str, input: &str| {
         format!(

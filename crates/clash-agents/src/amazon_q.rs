@@ -133,6 +133,7 @@ fn parse(input: &[u8]) -> ParsedMessage {
     Ok((event, message))
 }
 
+/// A message before a shell command.
 fn sample(sample: &SampleCall<'_>) -> Value {
     json!({
         "hook_event_name": "preToolUse", "cwd": sample.cwd, "session_id": sample.session,
@@ -268,6 +269,8 @@ impl AgentFile {
 const HOOKS: &str = "hooks";
 
 impl SettingsEdit for AgentFile {
+    /// As for a whole file; but a file that the user has extended keeps the user's members
+    /// and gets clash's hooks.
     fn install(&self, text: &str) -> Result<String, SettingsError> {
         if !self.is_extended(text) {
             return self.whole.install(text);
@@ -280,6 +283,8 @@ impl SettingsEdit for AgentFile {
         Ok(format!("{:#}\n", Value::Object(members)))
     }
 
+    /// As for a whole file; but a file that the user has extended only loses the hooks, all
+    /// of them.
     fn uninstall(&self, text: &str) -> Result<String, SettingsError> {
         if !self.is_extended(text) {
             return self.whole.uninstall(text);
@@ -289,6 +294,7 @@ impl SettingsEdit for AgentFile {
         Ok(format!("{:#}\n", Value::Object(members)))
     }
 
+    /// As for a whole file; but members of the user are no problem.
     fn state(&self, text: &str) -> Result<WiringState, SettingsError> {
         if self.is_extended(text) && self.has_our_hooks(text) {
             return Ok(WiringState::Present(Vec::new()));
@@ -348,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn every_answer_but_an_allow_blocks() {
+    fn a_deny_or_question_blocks_and_an_allow_is_silent() {
         let deny = HookAnswer::Deny { reason: "no".into() };
         assert_eq!(reply(HookEvent::BeforeTool, deny).blocks.as_deref(), Some("no"));
         let ask = HookAnswer::Ask { reason: "why".into(), updated_input: None };

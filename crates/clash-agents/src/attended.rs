@@ -23,7 +23,8 @@ pub fn is_attended(program: &str) -> bool {
     false
 }
 
-/// The arguments of the nearest ancestor with this program.
+/// The arguments of the nearest ancestor with this program; `None` if there is none within
+/// eight ancestors.
 pub(crate) fn ancestor_arguments(program: &str) -> Option<Vec<String>> {
     let mut pid = std::os::unix::process::parent_id();
     for _ in 0..MAX_ANCESTORS {
@@ -57,7 +58,7 @@ impl AncestorProcess {
     }
 
     /// True if the process is this program, or an interpreter that runs a script of that
-    /// name.
+    /// name: one of its first six arguments ends in it.
     fn runs(&self, program: &str) -> bool {
         let name = |arg: &String| arg.rsplit('/').next() == Some(program);
         self.args.iter().take(6).any(name)

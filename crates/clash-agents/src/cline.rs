@@ -185,7 +185,8 @@ fn rewrite(_: &HookMessage, command: &str) -> Option<Map<String, Value>> {
     Some(Map::from_iter([("commands".to_owned(), json!([command]))]))
 }
 
-/// Only an allow before a tool lets the call run. Clash never asks here.
+/// Before a tool, a deny or a question cancels the call; every other answer lets it run.
+/// Afterwards the model can only get a text.
 fn reply(event: HookEvent, answer: HookAnswer) -> HookReply {
     if event != HookEvent::BeforeTool {
         return match answer {
@@ -293,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn only_an_allow_does_not_cancel() {
+    fn a_deny_cancels_and_an_allow_overrides_the_input() {
         let said = |answer| reply(HookEvent::BeforeTool, answer).document.unwrap().to_string();
         let deny = HookAnswer::Deny { reason: "no".into() };
         insta::assert_snapshot!(said(deny), @r#"{"cancel":true,"errorMessage":"no"}"#);

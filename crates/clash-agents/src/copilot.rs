@@ -70,8 +70,8 @@ struct CopilotMessage {
 /// The field for a patch, which the client sends as a bare text.
 const PATCH: &str = "patch";
 
-/// The message names no event: with a result it comes after the tool. Arguments may be an
-/// object, a text with an object, or the bare text of a patch.
+/// The message names no event: with a result it comes after the tool, or after its failure.
+/// Arguments may be an object, a text with an object, or the bare text of a patch.
 fn parse(input: &[u8]) -> ParsedMessage {
     let sent: CopilotMessage = serde_json::from_slice(input)?;
     let (event, result) = match sent.tool_result {
@@ -153,7 +153,8 @@ fn call(message: &HookMessage, context: &CallContext<'_>) -> ToolUseResult {
     }
 }
 
-/// A search in `paths`: one path or a list.
+/// A search in `paths` or `path`: one path or a list. Without one it is the working
+/// directory.
 fn searched(tool: &str, input: &Map<String, Value>, context: &CallContext<'_>) -> ToolUseResult {
     use clash_policy::ToolInput;
     let texts: Vec<Value> = match input.get("paths").or(input.get("path")) {

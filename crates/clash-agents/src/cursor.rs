@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn every_answer_but_an_allow_is_a_deny() {
+    fn a_question_of_clash_is_a_deny() {
         let said = |answer| reply(HookEvent::BeforeTool, answer).document.unwrap().to_string();
         let ask = HookAnswer::Ask { reason: "no".into(), updated_input: None };
         insta::assert_snapshot!(said(ask), @r#"{"agent_message":"no","permission":"deny","user_message":"no"}"#);

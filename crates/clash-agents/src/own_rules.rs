@@ -139,7 +139,8 @@ fn pattern(value: &LiteralValue) -> Option<Vec<Vec<String>>> {
     (!words.is_empty()).then_some(words)
 }
 
-/// `tools.exclude: ["run_shell_command(rm)"]`, and policy files with `commandPrefix`.
+/// `tools.exclude: ["run_shell_command(rm)"]`, and policy files with `commandPrefix`, of
+/// the user, the project and the machine.
 pub(crate) fn gemini_rules(user: &UserContext, project: &Path) -> Vec<ClientRule> {
     let dirs = [gemini::home(user), project.join(".gemini"), PathBuf::from("/etc/gemini-cli")];
     let mut rules = Vec::new();
@@ -195,7 +196,8 @@ fn gemini_policy(file: &Path, text: &str) -> Vec<ClientRule> {
     rules
 }
 
-/// The commands that Droid never runs, and those it always asks about.
+/// The commands that Droid never runs, and those it always asks about, in the settings of
+/// the user and the project.
 pub(crate) fn droid_rules(user: &UserContext, project: &Path) -> Vec<ClientRule> {
     let mut rules = Vec::new();
     for dir in [droid::home(user), project.join(".factory")] {

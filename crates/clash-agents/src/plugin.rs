@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn only_an_allow_says_allow() {
+    fn decisions_and_notes_have_the_words_of_the_plugins() {
         let said = |answer| reply(HookEvent::BeforeTool, answer).document.unwrap().to_string();
         let deny = HookAnswer::Deny { reason: "no".into() };
         insta::assert_snapshot!(said(deny), @r#"{"decision":"deny","reason":"no"}"#);

@@ -205,7 +205,7 @@ proptest! {
     }
 
     #[test]
-    fn nothing_but_an_allow_allows(text in ".{0,40}") {
+    fn an_answer_without_a_decision_refuses_and_rewrites_nothing(text in ".{0,40}") {
         each(|agent| {
             for answer in [HookAnswer::Silent, HookAnswer::Note(text.clone()), HookAnswer::Context(text.clone())] {
                 let understood = understood(&(agent.reply)(HookEvent::BeforeTool, answer));

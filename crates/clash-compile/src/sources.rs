@@ -97,7 +97,8 @@ impl PolicySources {
         inside.unwrap_or(path).to_string_lossy().into_owned()
     }
 
-    /// Records the state of a file as an input of the image, and returns its size.
+    /// Records the state of a file as an input of the image, and returns its size; 0 if it
+    /// does not exist.
     pub(crate) fn record_input(&self, path: &Path) -> io::Result<u64> {
         let stamp = stamp_file(path)?;
         let path = path.to_string_lossy().into_owned();
@@ -192,6 +193,8 @@ impl SourceReader for PolicySources {
         self.warnings
     }
 
+    /// Reads a source and keeps its first text for the report. A project's policy reads
+    /// only files of the project.
     fn read(&self, path: &Path) -> io::Result<String> {
         let text = self.text(path)?;
         let path = self.relative(path);
@@ -203,6 +206,9 @@ impl SourceReader for PolicySources {
         Ok(text)
     }
 
+    /// The settings that the present layer may take over: a project's policy gets only
+    /// those of the project, and in the user's policy those of the project can only
+    /// restrict. Settings that cannot be read become a policy that fails.
     fn claude_settings(&self, user: bool, project: bool) -> Vec<(String, String)> {
         let Some(ClaudeSettingsDirs { user: home, project: root }) = &self.claude_settings else {
             return Vec::new();

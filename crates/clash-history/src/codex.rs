@@ -195,7 +195,7 @@ fn command(
     }
 }
 
-/// The script that a program's arguments run.
+/// The script behind `bash -c`, or the arguments quoted as one line.
 fn script(argv: Vec<&str>) -> String {
     match argv.as_slice() {
         [shell, "-c" | "-lc", script]

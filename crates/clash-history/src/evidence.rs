@@ -25,6 +25,7 @@ impl SeenTimes {
         self.last = self.last.max(when);
     }
 
+    /// Adds the counts; the later time stays.
     pub fn add(&mut self, other: Self) {
         self.times += other.times;
         self.last = self.last.max(other.last);

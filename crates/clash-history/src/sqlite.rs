@@ -242,8 +242,8 @@ fn page_size(written: u64) -> io::Result<usize> {
 }
 
 impl WriteAheadLog {
-    /// The pages of the last transaction that was finished; `None` for a log of
-    /// something else.
+    /// The newest version of each page in a finished transaction; `None` for a log of
+    /// something else or with another page size.
     fn read(file: File, expected: usize) -> io::Result<Option<Self>> {
         let mut head = [0; 32];
         if file.metadata()?.len() < 32 {

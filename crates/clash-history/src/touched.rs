@@ -227,7 +227,8 @@ fn names(path: &Path) -> Vec<String> {
 }
 
 /// The place of a file in the project. Reading is granted for the whole project, changing
-/// only where it happened.
+/// only for the top-level name that holds the file. But a file created or deleted at the
+/// top grants changes in the whole project.
 fn in_project(inside: &Path, caps: FileCaps) -> (String, bool, FileCaps) {
     let names = names(inside);
     match names.as_slice() {

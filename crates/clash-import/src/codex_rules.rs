@@ -192,8 +192,8 @@ impl RulesReader<'_> {
         Ok(())
     }
 
-    /// Adds a host with the port of its protocol. A rule about a group of hosts is left
-    /// out.
+    /// Adds a host. An allow has the port of its protocol, a deny or ask covers every port.
+    /// A rule about a group of hosts is left out, and so is UDP.
     fn network_rule(&mut self, call: &CallExpression, origin: &EntryOrigin) -> ImportResult<()> {
         let names = ["host", "protocol", "decision", "justification"];
         let given = self.arguments(call, &names);

@@ -79,8 +79,9 @@ impl ImportedHost {
         names && (self.port.is_none() || self.port == other.port)
     }
 
-    /// Keys of an allow; `shut` are ports denied for every host. Empty: there is no key for
-    /// it, as for `*` and for this machine without a port.
+    /// Keys of an allow; `shut` are ports denied for every host. If there are some, a host
+    /// without a port gets 443 and 80. Empty: there is no key for it, as for `*` and for
+    /// this machine without a port.
     pub(crate) fn allowed(&self, shut: &[u16]) -> Vec<KeyDraft> {
         let ports: Vec<OptionalPort> = match self.port {
             Some(port) if shut.contains(&port) => vec![],

@@ -47,7 +47,8 @@ impl RuleTree {
     }
 
     /// Adds a rule below these keys; nothing without a key. A rule at a shorter path takes
-    /// the place of all below it and collects their notes.
+    /// the place of all below it and collects their notes. Below an existing rule, only the
+    /// note is added to that.
     pub(crate) fn insert(&mut self, path: &[KeyDraft], rule: ImportedRule) {
         let Some((key, rest)) = path.split_first() else { return };
         let next = self.branches.len();

@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_listed_twice_or_inside_another() {
+    fn no_entry_lies_in_one_that_is_always_kept() {
         for (at, entry) in STANDARD.iter().enumerate() {
             assert!(!entry.path.starts_with('/') && !entry.path.ends_with('/'));
             let whole = |other: &&PersistencePath<'_>| other.keep == KeepMode::Always;

@@ -41,7 +41,7 @@ pub const SSH_AGENT_SOCKET: &str = "SSH_AUTH_SOCK";
 
 /// The right of a sandbox that the default sandbox of its policy lacks; credentials come
 /// before the network. The network counts only if the default sandbox has none at all.
-/// `None` if both rights are the same.
+/// `None` if the sandbox has neither right more.
 pub fn widening(
     sandbox: &Sandbox,
     default: &Sandbox,

@@ -37,8 +37,8 @@ pub use programs::{NextWord, is_shell, next_significant, program_name};
 pub use quote::{command_line, quoted_argument, shell_quoted};
 pub use variables::{is_harmless_variable, is_steering_variable};
 
-/// True if a setting of git names no program. The name is in lower case, for example
-/// `color.ui`.
+/// True if a setting of git certainly names no program; false for settings that clash does
+/// not know. The name is in lower case, for example `color.ui`.
 pub fn is_plain_git_setting(name: &str) -> bool {
     runners::is_plain_git_setting(name)
 }

@@ -181,6 +181,8 @@ impl SourceParser<'_> {
         }
     }
 
+    /// A statement without a block: `return`, `pass`, a `load()`, an assignment or an
+    /// expression.
     fn simple(&mut self) -> ParseResult<StatementKind> {
         if self.take("return").is_some() {
             let nothing = self.is(TokenKind::Newline) || self.sees(";");
@@ -215,6 +217,7 @@ impl SourceParser<'_> {
         Ok(StatementKind::Expr(target))
     }
 
+    /// A `load()`: the module, then names, each perhaps bound to another.
     fn load(&mut self) -> ParseResult<StatementKind> {
         self.bump();
         self.bump();
@@ -249,6 +252,7 @@ impl SourceParser<'_> {
         if self.is(TokenKind::String) { self.atom() } else { self.expected("a string") }
     }
 
+    /// A `def` with its parameters and body.
     fn def(&mut self) -> ParseResult<StatementKind> {
         self.bump();
         let name = self.name()?;
@@ -299,6 +303,7 @@ impl SourceParser<'_> {
         Ok((params, comma))
     }
 
+    /// An `if` with all its `elif` and its `else`.
     fn branches(&mut self) -> ParseResult<StatementKind> {
         let mut branches = Vec::new();
         loop {

@@ -44,6 +44,7 @@ pub(super) struct CodexHooks {
 }
 
 impl SettingsEdit for CodexHooks {
+    /// Adds the hooks with their trust entries at the end, in place of older ones of clash.
     fn install(&self, text: &str) -> Result<String, SettingsError> {
         let toml = TomlText::parse(text)?;
         if !is_old(&toml) && self.is_current(&toml) {
@@ -57,6 +58,8 @@ impl SettingsEdit for CodexHooks {
         self.without_hooks(&own_sandbox::restore(text)?)
     }
 
+    /// Problems are a switch that turns hooks off, and hooks that are not current or not
+    /// trusted.
     fn state(&self, text: &str) -> Result<WiringState, SettingsError> {
         let toml = TomlText::parse(text)?;
         if own_hooks(&toml).is_empty() {

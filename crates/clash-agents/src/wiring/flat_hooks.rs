@@ -26,6 +26,7 @@ const HOOKS: &str = "hooks";
 const VERSION: &str = "version";
 
 impl FlatHooks {
+    /// The entry of clash for one event.
     fn hook(&self) -> NewValue {
         NewValue::Object(vec![
             ("command", NewValue::String(self.line.clone())),
@@ -62,6 +63,8 @@ impl FlatHooks {
 }
 
 impl SettingsEdit for FlatHooks {
+    /// Adds clash's entry to each event, behind those of the user. A list of another type
+    /// is an error.
     fn install(&self, text: &str) -> Result<String, SettingsError> {
         let (found, _) = parse(text)?;
         if self.is_current(found.hooks()?) {
@@ -105,6 +108,7 @@ impl SettingsEdit for FlatHooks {
         Ok(if fresh { format!("{}\n", filled.replacen("{ ", "{", 1)) } else { filled })
     }
 
+    /// Removes clash's entries, and the lists and the file if nothing else is in them.
     fn uninstall(&self, text: &str) -> Result<String, SettingsError> {
         let (parsed, fresh) = parse(text)?;
         let document = &parsed.0;
@@ -128,6 +132,7 @@ impl SettingsEdit for FlatHooks {
         document.apply(edits)
     }
 
+    /// Every line that calls clash, of all events.
     fn commands(&self, text: &str) -> Result<Vec<HookCommand>, SettingsError> {
         let (parsed, _) = parse(text)?;
         let lists = parsed.hooks()?.map(JsonNode::members).unwrap_or_default().iter();
@@ -139,6 +144,7 @@ impl SettingsEdit for FlatHooks {
         Ok(found)
     }
 
+    /// Entries of another clash, or of some events only, are a problem.
     fn state(&self, text: &str) -> Result<WiringState, SettingsError> {
         let (parsed, _) = parse(text)?;
         let hooks = parsed.hooks()?;

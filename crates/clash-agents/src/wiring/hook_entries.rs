@@ -81,6 +81,7 @@ pub(crate) struct HookEntries {
 }
 
 impl SettingsEdit for HookEntries {
+    /// Only clash's hooks before a tool call.
     fn commands(&self, text: &str) -> Result<Vec<HookCommand>, SettingsError> {
         let judging = |name: &str| {
             let events = self.format.events.iter();
@@ -112,6 +113,8 @@ impl SettingsEdit for HookEntries {
         uninstall(text, self.format)
     }
 
+    /// Problems are entries of another clash, missing ones, and settings that work against
+    /// clash. Settings that the user alone may have are none.
     fn state(&self, text: &str) -> Result<WiringState, SettingsError> {
         let found = inspect(text, self.format)?;
         if found.hooks.is_empty() && found.prefix.is_none() {

@@ -165,7 +165,8 @@ impl<'a> JsonDocument<'a> {
         !self.root.items().is_empty() && !self.slice(self.root.span.clone()).contains('\n')
     }
 
-    /// Adds `items` behind the last one of `container`.
+    /// Adds `items` behind the last one of `container`. In an empty container, a space
+    /// behind the bracket marks that the container is the user's.
     pub(crate) fn append(&self, container: &JsonNode, items: &[NewItem]) -> Vec<TextEdit> {
         if let Some(last) = container.items().last() {
             let space = self.space_before(last.start);
@@ -202,7 +203,7 @@ impl<'a> JsonDocument<'a> {
     }
 
     /// Removes the items at `gone` from `container`, or says that the whole container is
-    /// clash's.
+    /// clash's: all its items go, and it has no mark of [`Self::append`].
     pub(crate) fn remove(&self, container: &JsonNode, gone: &[usize]) -> ItemRemoval {
         let items = container.items();
         if gone.is_empty() {
@@ -466,7 +467,8 @@ fn without_trailing_commas(text: &str) -> String {
     out
 }
 
-/// The text in pieces: comments and everything else.
+/// The text in pieces: each comment, each string and each other character, and true for
+/// comments.
 fn pieces(text: &str) -> Vec<(bool, &str)> {
     let mut found = Vec::new();
     let mut rest = text;

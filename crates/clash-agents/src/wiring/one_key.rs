@@ -73,6 +73,8 @@ fn kept<'a>(document: &JsonDocument<'a>, value: &JsonNode) -> Option<(&'a str, u
 }
 
 impl SettingsEdit for OneKey {
+    /// Sets the key. A value of the user moves into a comment behind it; where comments are
+    /// not allowed, it is an error.
     fn install(&self, text: &str) -> Result<String, SettingsError> {
         let found = self.document(text)?;
         if let Some((_, value)) = self.find(&found)?
@@ -101,6 +103,7 @@ impl SettingsEdit for OneKey {
         Ok(if fresh { format!("{}\n", filled.replacen("{ ", "{", 1)) } else { filled })
     }
 
+    /// Puts the user's value back, or removes the key. A value that is not clash's stays.
     fn uninstall(&self, text: &str) -> Result<String, SettingsError> {
         let document = self.document(text)?;
         let Some((at, value)) = self.find(&document)?.filter(|(_, value)| self.is_ours(value))
@@ -121,12 +124,14 @@ impl SettingsEdit for OneKey {
         Ok(Vec::new())
     }
 
+    /// The value of the key, whoever set it, if it names the program that starts commands.
     fn launcher(&self, text: &str) -> Result<Option<PathBuf>, SettingsError> {
         let document = self.document(text)?;
         let value = self.find(&document)?.and_then(|(_, value)| value.as_str());
         Ok(value.filter(|_| self.starts_commands).map(PathBuf::from))
     }
 
+    /// A value of another clash is a problem; a value of the user is no wiring.
     fn state(&self, text: &str) -> Result<WiringState, SettingsError> {
         let document = self.document(text)?;
         let install = || Some(format!("clash install --agent {}", self.agent));

@@ -87,7 +87,8 @@ fn deny_everywhere(gathered: &GatheredRights, draft: &mut ImportDraft) {
 }
 
 /// Adds the gathered rules to the sandbox: they also hold for the files a command opens. An
-/// ask adds nothing.
+/// ask adds nothing. With the client's sandbox on, everything is readable anyway, and only
+/// then hosts count.
 fn join(gathered: GatheredRights, enabled: bool, sandbox: &mut ImportedSandbox) {
     for (pattern, effect, origin) in gathered.reads {
         match effect {
@@ -117,8 +118,9 @@ fn join(gathered: GatheredRights, enabled: bool, sandbox: &mut ImportedSandbox) 
     }
 }
 
-/// Commands that run outside of the other sandbox: here they stay inside and
-/// ask, as they would there without a rule.
+/// Commands that run outside of the other sandbox: here they stay inside and ask, as they
+/// would there without a rule. Unless commands run without a question (`auto`), they are
+/// only reported.
 fn excluded(block: &JsonObject, auto: bool, draft: &mut ImportDraft) -> ImportResult<()> {
     for (at, text) in json::strings(block, "excludedCommands", "sandbox")? {
         let origin = EntryOrigin::new(at, text);

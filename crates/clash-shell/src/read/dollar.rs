@@ -238,7 +238,8 @@ impl ScriptParser<'_> {
         }
     }
 
-    /// One piece of arithmetic. Quotes, backslashes and braces are errors.
+    /// One piece of arithmetic. Single quotes, backslashes, braces, and a `#` other than in
+    /// `16#ff`, are errors.
     fn arithmetic_piece(&mut self, parts: &mut Vec<WordPart>) -> ParseOutcome<()> {
         match self.peek() {
             b'\'' | b'\\' | b'#' => {

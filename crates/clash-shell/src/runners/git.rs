@@ -167,7 +167,8 @@ fn add_setting(
     }
 }
 
-/// True if a setting of git, in lower case, names no program.
+/// True if a setting of git, in lower case, is on the lists of those that name no program.
+/// A name that ends in `hook` never is.
 pub(in super::super) fn is_plain(name: &str) -> bool {
     let section = name.split('.').next().unwrap_or_default();
     let plain = PLAIN_SETTINGS.contains(&name) || PLAIN_SECTIONS.contains(&section);

@@ -144,6 +144,7 @@ impl SourceFormatter<'_> {
         )
     }
 
+    /// A parameter with its stars and its default.
     fn param(&mut self, param: &FunctionParameter) -> LayoutDoc {
         let stars = match param.kind {
             ParameterKind::Plain => "",
@@ -367,6 +368,7 @@ impl SourceFormatter<'_> {
         }
     }
 
+    /// `a[b:c]`; it never breaks at the colons.
     fn slice(&mut self, object: &Expression, bounds: &[Option<Expression>]) -> LayoutDoc {
         let mut docs = vec![self.expr(object)];
         for (at, bound) in bounds.iter().enumerate() {
@@ -379,6 +381,7 @@ impl SourceFormatter<'_> {
         LayoutDoc::Concat(docs)
     }
 
+    /// `lambda a, b: c` on one line, unless a bracket in it breaks.
     fn lambda(&mut self, params: &[FunctionParameter], body: &Expression) -> LayoutDoc {
         let mut docs = vec![LayoutDoc::text("lambda")];
         for (at, param) in params.iter().enumerate() {
@@ -414,6 +417,7 @@ impl SourceFormatter<'_> {
         LayoutDoc::Concat(docs)
     }
 
+    /// `key: value`
     fn entry(&mut self, entry: &DictEntry) -> LayoutDoc {
         LayoutDoc::Concat(vec![
             self.expr(&entry.key),
@@ -422,6 +426,7 @@ impl SourceFormatter<'_> {
         ])
     }
 
+    /// A comprehension: if it breaks, the element and each clause have a line.
     fn comprehension(
         &mut self,
         whole: &Expression,
@@ -448,6 +453,7 @@ impl SourceFormatter<'_> {
         self.bracketed(style, items, ByteSpan::new(whole.span.start + 1, whole.span.end - 1))
     }
 
+    /// `for x in y` or `if x`
     fn clause(&mut self, clause: &ComprehensionClause) -> LayoutDoc {
         LayoutDoc::Concat(match clause {
             ComprehensionClause::For { target, iterable, .. } => {
@@ -486,6 +492,8 @@ impl SourceFormatter<'_> {
         docs.push(self.expr(right));
     }
 
+    /// A call: the last dict or list may hug the brackets, otherwise its arguments break
+    /// like the items of a list.
     fn call(&mut self, call: &CallExpression) -> LayoutDoc {
         let callee = self.expr(&call.callee);
         let inner = call.brackets.inner;
@@ -539,6 +547,7 @@ impl SourceFormatter<'_> {
         Some(LayoutDoc::Concat(docs))
     }
 
+    /// An argument with its name or stars.
     fn arg(&mut self, arg: &CallArgument) -> LayoutDoc {
         let before = match &arg.kind {
             ArgumentKind::Positional => String::new(),

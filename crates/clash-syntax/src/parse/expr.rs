@@ -112,6 +112,7 @@ impl SourceParser<'_> {
         Ok(left)
     }
 
+    /// An operand with the signs before it.
     fn unary(&mut self) -> ParseResult<Expression> {
         let start = self.start();
         if !self.sees_any(&["+", "-", "~"]) {
@@ -197,6 +198,7 @@ impl SourceParser<'_> {
         Ok((args, BracketRange { inner, trailing_comma }))
     }
 
+    /// A name; an error for any other token.
     pub(super) fn name(&mut self) -> ParseResult<Identifier> {
         if !self.is(TokenKind::Name) {
             return self.expected("a name");
@@ -263,6 +265,7 @@ impl SourceParser<'_> {
         self.node(ExpressionKind::Tuple(items, Some(BracketRange { inner, trailing_comma })), start)
     }
 
+    /// A list or a list comprehension.
     fn list(&mut self) -> ParseResult<Expression> {
         let start = self.bump().start;
         let inner = self.end;
@@ -284,6 +287,7 @@ impl SourceParser<'_> {
         self.node(ExpressionKind::List(items, BracketRange { inner, trailing_comma }), start)
     }
 
+    /// A dict or a dict comprehension.
     fn dict(&mut self) -> ParseResult<Expression> {
         let start = self.bump().start;
         let inner = self.end;
