@@ -1,4 +1,4 @@
-//! Only this crate names agents: the rest of clash uses their descriptions.
+//! Only this crate names agents: the program `clash` uses their descriptions.
 
 use std::path::{Path, PathBuf};
 
@@ -38,7 +38,7 @@ fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
 }
 
 #[test]
-fn no_agent_is_named_outside_of_this_crate() {
+fn the_code_of_the_program_names_no_agent() {
     let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("../clash/src");
     let mut files = Vec::new();
     sources(&program, &mut files);

@@ -71,7 +71,8 @@ pub fn hide_secrets(text: &str) -> Option<String> {
 const KEY_BEGIN: &str = "-----BEGIN ";
 const KEY_END: &str = "-----END ";
 
-/// The word without its secret; `None` if it stays as it is.
+/// The word without its secret; `None` if it stays as it is. A variable such as `$TOKEN` is
+/// no secret.
 fn shown(word: &str, is_value: bool) -> Option<String> {
     let bare = bare(word);
     if bare.is_empty() {
@@ -133,6 +134,7 @@ fn is_token(text: &str) -> bool {
             && text.split('/').any(|part| part.len() >= MIN_RANDOM / 2 && looks_random(part)))
 }
 
+/// True for a word between `Authorization:` and its secret.
 fn is_scheme(word: &str) -> bool {
     ["bearer", "basic", "token"].contains(&bare(word).to_ascii_lowercase().as_str())
 }
@@ -145,6 +147,8 @@ fn names_next(word: &str) -> bool {
     is_bearer || ((is_option || is_header) && is_secret_name(word))
 }
 
+/// True if a name has a part such as `token`. Names of files and counts, such as
+/// `max-tokens`, are none.
 fn is_secret_name(name: &str) -> bool {
     // `tokens` and `--max-tokens` are numbers of something else.
     let name = bare(name).to_ascii_lowercase();
@@ -157,6 +161,7 @@ fn is_secret_name(name: &str) -> bool {
         && SECRET_NAMES.iter().any(|part| name.contains(part))
 }
 
+/// The word without quotes, brackets and dashes around it.
 fn bare(word: &str) -> &str {
     word.trim_matches(|c: char| {
         matches!(c, '"' | '\'' | ',' | ';' | '{' | '}' | '-' | ':' | '(' | ')')

@@ -349,7 +349,7 @@ mod tests {
         }
 
         #[test]
-        fn random_texts_are_redacted(token in "[A-Za-z0-9]{24,64}", before in "[a-z ]{0,12}") {
+        fn random_tokens_are_redacted(token in "[A-Za-z0-9]{24,64}", before in "[a-z ]{0,12}") {
             // The shape of a random string is random too: only such as have it.
             prop_assume!(is_secret(&token));
             let shown = redact(&format!("{before} {token}"));

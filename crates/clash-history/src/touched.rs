@@ -466,7 +466,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_are_names_and_ports_of_this_machine() {
+    fn the_network_is_none_or_local_ports_or_every_host() {
         let touched = |names: &[&str], addresses: &[&str]| {
             net(&TouchedResources {
                 names: names.iter().map(|name| (*name).to_owned()).collect(),

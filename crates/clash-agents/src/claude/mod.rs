@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn any_other_text_is_an_error() {
+    fn a_cut_or_changed_message_is_an_error() {
         for cut in 0..PRE.len() {
             assert!(DIALECT.parse(&PRE.as_bytes()[..cut]).is_err());
         }

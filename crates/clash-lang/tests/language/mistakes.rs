@@ -232,7 +232,7 @@ fn a_wrong_host_port_or_limit_gets_a_hint() {
 }
 
 #[test]
-fn settings_can_be_given_once() {
+fn settings_given_twice_or_with_a_wrong_word_are_mistakes() {
     insta::assert_snapshot!(mistake("settings(default = ask())\n\nsettings(default = deny())"), @r#"
     /p/policy.star:3:1: settings() is called twice
       |
@@ -402,7 +402,7 @@ fn files_that_load_each_other_are_stopped_at_the_load() {
 }
 
 #[test]
-fn a_chain_of_loads_ends() {
+fn too_long_a_chain_of_loads_is_a_mistake() {
     const NAMES: [&str; 20] = [
         "/p/policy.star",
         "/p/1.star",

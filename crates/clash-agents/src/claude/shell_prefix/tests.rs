@@ -217,7 +217,7 @@ fn every_script_comes_back() {
     }
 }
 
-/// One changed byte gives `None` or the script bash would have seen.
+/// Runs bash on words that [`quote`] has quoted; passes where there is no bash.
 #[test]
 fn bash_agrees_on_what_was_quoted() {
     let mut seed = 7;
