@@ -68,8 +68,9 @@ pub fn rules(evidence: &HistoryEvidence) -> Vec<LearnedRule> {
     rules
 }
 
-/// Adds evidence to its rule: one rule for all words of a row that share its program, or
-/// for all programs of a row that is about nothing else.
+/// Adds evidence to its rule: one rule for all second words of a program, or for all
+/// programs without a second word, whose rows agree in effect, sandbox, reason and options.
+/// The example is the last command.
 fn add_command(
     rules: &mut Vec<LearnedRule>,
     row: &'static KnownRow,

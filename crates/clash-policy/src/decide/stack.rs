@@ -39,6 +39,7 @@ impl PartRuling<'_> {
         Self::without_sandbox(Effect::Deny, DecisionCause::Cage)
     }
 
+    /// A ruling of this cause alone, in no sandbox.
     fn without_sandbox(effect: Effect, cause: DecisionCause) -> Self {
         Self {
             effect,
@@ -203,6 +204,8 @@ struct LayerClaim<'a> {
 }
 
 impl<'a> LayerClaim<'a> {
+    /// The claim of a rule. In an untrusted layer an allow becomes an ask, and no sandbox
+    /// counts.
     fn new(at: usize, layer: &LayerRef<'a>, found: MatchedRule<'a>) -> Result<Self, IrError> {
         let (trusted, effect) = (layer.trusted()?, found.rule.effect()?);
         let lowered = !trusted && effect == Effect::Allow;
@@ -218,8 +221,8 @@ impl<'a> LayerClaim<'a> {
     }
 }
 
-/// The trusted claim that prevails if all of these apply. The claims come in the order of
-/// their layers.
+/// The trusted claim that prevails if all of these apply, in the precedence that [`super`]
+/// states. The claims come in the order of their layers.
 fn prevailing<'c, 'a: 'c>(
     claims: impl Iterator<Item = &'c LayerClaim<'a>>,
 ) -> Option<&'c LayerClaim<'a>> {

@@ -126,8 +126,8 @@ impl<'a> PolicyTrees<'a> {
     }
 }
 
-/// The tree given to `when` or `policy`, and true if it is a `when`. `None` for other
-/// calls.
+/// The tree given to `when` or `policy`, by position or as `tree`, and true if it is a
+/// `when`. `None` for other calls and without a tree.
 fn tree_of(call: &CallExpression) -> Option<(&Expression, bool)> {
     let bare = match call.name()? {
         "when" => true,

@@ -124,7 +124,8 @@ impl<'a> SettingsView<'a> {
         self.env.map_or(Ok(None), |env| self.get(env, PREFIX))
     }
 
-    /// The shell prefix and its line, if it is no program of clash.
+    /// The shell prefix and its line, if it is no program of clash; `None` without a
+    /// prefix. A prefix that is no string is an error.
     pub(super) fn foreign_prefix(&self) -> Result<Option<(String, usize)>, SettingsError> {
         let Some(node) = self.prefix()? else { return Ok(None) };
         self.require(node, |node| node.as_str().is_some(), PREFIX, "a string")?;
