@@ -269,7 +269,7 @@ fn files(
 }
 
 /// The input of a file tool with other paths: `moved` gives the new path for an absolute
-/// one. Relative patterns stay.
+/// one; with `None` it stays. Relative patterns stay too.
 pub fn replace_paths(
     input: &Map<String, Value>,
     context: &CallContext<'_>,

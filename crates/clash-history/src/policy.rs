@@ -30,7 +30,9 @@ pub struct LearnedRule {
 pub const LOOKING: &[&str] = &["Read", "Glob", "Grep", "LS"];
 pub const CHANGING: &[&str] = &["Write", "Edit", "MultiEdit", "NotebookEdit"];
 
-/// The rules that evidence selects.
+/// The rules that evidence selects: for commands, a deny for each place of credentials that
+/// was used, an allow for reading and one for changing files of the project, and one for
+/// each host with documentation.
 pub fn rules(evidence: &HistoryEvidence) -> Vec<LearnedRule> {
     let mut rules: Vec<LearnedRule> = Vec::new();
     for ((at, words), times) in &evidence.commands {

@@ -197,7 +197,7 @@ pub(super) fn path_pattern(key: Value<'_>, base: &str) -> LanguageResult<PathPat
     }
 }
 
-/// A plain string means the path and everything below it.
+/// A plain string means the path and everything below it. A wildcard in it is an error.
 pub(super) fn string_pattern(path: &str, base: &str) -> LanguageResult<PathPattern> {
     if path.contains(['*', '?']) {
         return Err(LanguageError::new(format!(

@@ -9,6 +9,7 @@ fn places() -> PolicyPlaces {
     PolicyPlaces::new("/h/app".into(), "/h".into(), "/tmp".into(), |_| None)
 }
 
+/// Runs a test on an imagined machine without repositories of others.
 fn in_context<T>(test: impl FnOnce(&JudgeContext<'_>) -> T) -> T {
     let places = places();
     test(&JudgeContext::without_disk(&places))
