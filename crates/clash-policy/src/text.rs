@@ -47,9 +47,10 @@ pub fn is_direction_override(c: char) -> bool {
     matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// True for hidden characters that scripts and emoji need: joiners, variation
-/// selectors, the fillers of Hangul, and the tags of flags such as the flag of Scotland.
-/// File names may contain them.
+/// True for hidden characters that scripts and emoji need: joiners, variation selectors,
+/// the two fillers of Hangul inside syllables (not U+3164 and U+FFA0, which stand alone),
+/// two Khmer vowels, and the tags of flags such as the flag of Scotland. File names may
+/// contain them.
 pub fn is_part_of_writing(c: char) -> bool {
     matches!(
         c,
