@@ -123,6 +123,25 @@ fn a_nul_byte_and_a_very_long_script_are_opaque() {
 }
 
 #[test]
+fn a_failing_cd_ends_the_script_only_if_that_is_certain() {
+    let directory = |script: &str| clash_shell::find_commands(script).pop().map(|it| it.cwd);
+    let inside = Some(clash_shell::CommandDirectory::Relative("x".to_owned()));
+    assert_eq!(directory("set -e; cd x; ls"), inside);
+    for script in [
+        "cd x; ls",
+        "(set -e); cd x; ls",
+        "if a; then set -e; fi; cd x; ls",
+        "a && set -e; cd x; ls",
+        "set -e & cd x; ls",
+        "set -e; set +e; cd x; ls",
+        "set -e; if a; then set +e; fi; cd x; ls",
+    ] {
+        let unknown = Some(clash_shell::CommandDirectory::Unknown);
+        assert_eq!(directory(script), unknown, "{script}");
+    }
+}
+
+#[test]
 fn uncalled_functions_are_found_in_the_order_of_the_script() {
     let names: Vec<String> = (0..40).map(|n| format!("program{}", n * 7 % 40)).collect();
     let script: String = names.iter().map(|n| format!("f_{n}() {{ {n}; }}\n")).collect();

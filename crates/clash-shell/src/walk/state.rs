@@ -54,6 +54,7 @@ pub(super) struct StateMark {
     steered: Option<&'static str>,
     set: usize,
     exports_all: bool,
+    errexit: bool,
 }
 
 /// The facts about the shell that are certain at this place of the script.
@@ -75,6 +76,7 @@ pub(super) struct ScriptState {
     pub(super) steered: Option<&'static str>,
     /// `IFS` may have another value, so words split elsewhere.
     pub(super) split_changed: bool,
+    /// `set -e` certainly holds: a `cd` that fails ends the script.
     pub(super) errexit: bool,
     /// Variables that were given a value and are not harmless.
     pub(super) set: Vec<SetVariable>,
@@ -220,6 +222,7 @@ impl ScriptState {
             steered: self.steered,
             set: self.set.len(),
             exports_all: self.exports_all,
+            errexit: self.errexit,
         }
     }
 
@@ -237,6 +240,7 @@ impl ScriptState {
         self.steered = mark.steered;
         self.set.truncate(mark.set);
         self.exports_all = mark.exports_all;
+        self.errexit = mark.errexit;
     }
 
     /// Restores the directory of the mark.
@@ -275,6 +279,7 @@ impl ScriptState {
         if self.cwd != mark.cwd {
             self.cwd = CommandDirectory::Unknown;
         }
+        self.errexit &= mark.errexit;
         let same = match (&self.positional, &mark.positional) {
             (Some(now), Some(then)) => Rc::ptr_eq(now, then),
             (now, then) => now.is_none() && then.is_none(),
