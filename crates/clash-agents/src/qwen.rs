@@ -108,7 +108,7 @@ fn files(user: &UserContext, scope: &InstallScope) -> Vec<WiredFile> {
     vec![WiredFile { file, edit: Box::new(wiring) }]
 }
 
-/// The directories with the client's settings.
+/// The directories with the client's settings: of the user, the project and the machine.
 fn steers(user: &UserContext, project: &Path) -> Vec<PathBuf> {
     vec![home(user), project.join(".qwen"), "/etc/qwen-code".into()]
 }

@@ -66,6 +66,7 @@ struct EdgeRecord {
 }
 
 impl ImageWriter {
+    /// The words of a section; not for the strings, which are kept apart.
     fn section(&mut self, section: ImageSection) -> &mut Vec<u32> {
         #[expect(
             clippy::indexing_slicing,

@@ -213,7 +213,9 @@ impl ScriptState {
         note_variable(&mut self.set, name, value, true);
     }
 
-    /// The state as it is now, for [`Self::back_to`] and [`Self::perhaps_since`].
+    /// The facts that [`Self::back_to`] restores and [`Self::perhaps_since`] compares.
+    /// Facts that only make the analysis more careful, such as a changed `IFS`, are not
+    /// among them.
     pub(super) fn mark(&self) -> StateMark {
         StateMark {
             journal: self.journal.len(),
