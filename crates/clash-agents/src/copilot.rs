@@ -121,7 +121,7 @@ const INTERNAL_TOOLS: &[(&str, &str)] = &[
     ("write_agent", "Task"),
 ];
 
-/// A tool `server-name` is a tool of a server.
+/// A tool `server-name` is a tool of a server. A patch without its text is an error.
 fn call(message: &HookMessage, context: &CallContext<'_>) -> ToolUseResult {
     let (tool, input) = (message.tool.as_str(), &message.input);
     if let Some((_, name)) = INTERNAL_TOOLS.iter().find(|(known, _)| *known == tool) {
@@ -154,7 +154,7 @@ fn call(message: &HookMessage, context: &CallContext<'_>) -> ToolUseResult {
 }
 
 /// A search in `paths` or `path`: one path or a list. Without one it is the working
-/// directory.
+/// directory; a path that is no text is an error.
 fn searched(tool: &str, input: &Map<String, Value>, context: &CallContext<'_>) -> ToolUseResult {
     use clash_policy::ToolInput;
     let texts: Vec<Value> = match input.get("paths").or(input.get("path")) {

@@ -123,7 +123,8 @@ fn parse(input: &[u8]) -> ParsedMessage {
 /// A call that another event judges.
 const OTHERS: &str = "judged by another event";
 
-/// The input as an object: itself, or the text of one. Nothing is an empty object.
+/// The input as an object: itself, or the text of one. Nothing is an empty object, anything
+/// else an error.
 fn object(input: Value) -> Result<Map<String, Value>, MessageError> {
     match input {
         Value::Object(input) => Ok(input),
@@ -133,7 +134,8 @@ fn object(input: Value) -> Result<Map<String, Value>, MessageError> {
     }
 }
 
-/// A call that another event judges touches nothing here.
+/// A call that another event judges, and a question to the user, touch nothing here. A
+/// deletion is an `Edit` that needs the capability to delete.
 fn call(message: &HookMessage, context: &CallContext<'_>) -> ToolUseResult {
     let (tool, input) = (message.tool.as_str(), &message.input);
     match tool {

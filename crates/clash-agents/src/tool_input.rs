@@ -150,7 +150,7 @@ fn text<'a>(
 }
 
 /// The hosts of a web tool: the host of a fetch, or the domains that a search is limited
-/// to, which may be none.
+/// to, which may be none. A wrong URL or domain is an error.
 fn hosts(tool: &str, name: &str, input: &Map<String, Value>) -> Result<Vec<HostUse>, ToolError> {
     let wrong = |source| ToolError::Url { tool: tool.to_owned(), source };
     if name == "WebFetch" {

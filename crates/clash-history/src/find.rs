@@ -164,7 +164,8 @@ pub fn histories_below(dir: &Path) -> Result<Vec<HistoryFile>, HistoryError> {
     if found.is_empty() { Err(HistoryError::None) } else { Ok(sorted(found)) }
 }
 
-/// The history in a file, recognised by its name, otherwise by its first bytes.
+/// The history in a file, recognised by its name, otherwise by its first bytes. An error if
+/// the file cannot be read or is no history.
 pub fn history_at(path: &Path) -> Result<HistoryFile, HistoryError> {
     let unreadable = |source| HistoryError::Unreadable { path: path.to_path_buf(), source };
     fs::metadata(path).map_err(unreadable)?;

@@ -87,7 +87,8 @@ fn size(number: u64) -> io::Result<usize> {
 }
 
 impl SqliteFile {
-    /// Opens a database for reading, with the finished transactions of its log.
+    /// Opens a database for reading, with the finished transactions of its log. Another
+    /// file is an error.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
         let file = File::open(path)?;
         let mut head = [0; 100];
@@ -111,7 +112,7 @@ impl SqliteFile {
         Ok(Self { file, page_size, usable, log, pages: in_file + in_log })
     }
 
-    /// The newest version of a page.
+    /// The newest version of a page; an error if the file ends before it.
     fn page(&self, page: u64) -> io::Result<Vec<u8>> {
         let mut bytes = vec![0; self.page_size];
         let page = u32::try_from(page).map_err(|_| wrong("a page beyond all bounds"))?;
@@ -232,7 +233,7 @@ impl SqliteFile {
     }
 }
 
-/// The size of a page from its header, a power of two from 512 to 65,536.
+/// The size of a page from its header: a power of two from 512 to 65,536, or an error.
 fn page_size(written: u64) -> io::Result<usize> {
     // The largest does not fit into its two bytes.
     match if written == 1 { 65_536 } else { written } {

@@ -180,7 +180,8 @@ impl ConfigReader {
         true
     }
 
-    /// Adds the paths of a profile, also those scoped below another path.
+    /// Adds the paths of a profile, also those scoped below another path. Another form of
+    /// value is an error.
     fn filesystem(
         &mut self,
         files: Option<&DeTable<'_>>,
@@ -274,7 +275,7 @@ impl ConfigReader {
     }
 
     /// Adds the hosts of a profile. Switched off, it has no network; switched on without
-    /// hosts, clash opens none.
+    /// hosts, clash opens none. A decision other than allow and deny is an error.
     fn network(
         &mut self,
         net: Option<&DeTable<'_>>,
@@ -362,7 +363,7 @@ impl ConfigReader {
     }
 
     /// The mode `workspace-write`: the project, the temporary directories and further
-    /// roots.
+    /// roots. Roots that are no list of texts are an error.
     fn workspace_write(
         &mut self,
         root: &DeTable<'_>,

@@ -24,7 +24,8 @@ pub(crate) fn recognises(content: &str) -> bool {
     names.iter().any(|name| content.contains(name)) && SyntaxTree::parse(content).is_ok()
 }
 
-/// Reads a whole file. Hosts become the sandbox `imported`, which extends `project`.
+/// Reads a whole file. Hosts become the sandbox `imported`, which extends `project`. A text
+/// that is no Starlark is an error.
 pub(crate) fn read(content: &str) -> ImportResult<ImportDraft> {
     let file = SyntaxTree::parse(content).map_err(|error| ImportError::Starlark {
         line: error.line,

@@ -23,7 +23,7 @@ pub(crate) fn shape(at: impl Into<String>, expected: &'static str) -> ImportErro
     ImportError::Shape { at: at.into(), expected }
 }
 
-/// An object below `key`; absent and `null` are the same.
+/// An object below `key`; absent and `null` are the same, other values are errors.
 pub(crate) fn object<'v>(
     parent: &'v JsonObject,
     key: &str,
@@ -71,7 +71,8 @@ pub(crate) fn list<'v>(parent: &'v JsonObject, key: &str, at: &str) -> ImportRes
     }
 }
 
-/// A list of strings, each with its place.
+/// A list of strings, each with its place; empty if it is absent or `null`. Another value
+/// is an error.
 pub(crate) fn strings<'v>(
     parent: &'v JsonObject,
     key: &str,

@@ -187,7 +187,7 @@ fn json_format(value: &serde_json::Value, name: &str) -> Option<ImportFormat> {
         .then_some(ImportFormat::Claude)
 }
 
-/// Imports a file. Its content tells the format.
+/// Imports a file. Its content tells the format; an unknown one is an error.
 pub fn import(source: &ImportSource<'_>) -> ImportResult<ImportedPolicy> {
     let format = detect(source.name, source.bytes);
     match format {

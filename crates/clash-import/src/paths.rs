@@ -124,8 +124,8 @@ impl ImportedPath {
 
 const RELATIVE_BASE: &str = "the directory of the settings is not absolute";
 
-/// The path in a permission rule: `//abs`, `~/home`, `/from-the-settings`, or
-/// relative to the working directory.
+/// The path in a permission rule: `//abs`, `~/home`, `/from-the-settings`, or relative to
+/// the working directory. A negation, and as an allow a comment, are errors.
 pub(crate) fn in_rule(
     text: &str,
     base: SettingsBase<'_>,
@@ -153,8 +153,9 @@ pub(crate) fn in_rule(
     build(root, start, any_depth, rest, side)
 }
 
-/// A path in the file lists of a sandbox: absolute, below the home, or relative
-/// to the project (to the settings' directory outside of one).
+/// A path in the file lists of a sandbox: absolute, below the home, or relative to the
+/// project (to the settings' directory outside of one). A variable that clash does not know
+/// is an error.
 pub(crate) fn in_list(
     text: &str,
     base: SettingsBase<'_>,

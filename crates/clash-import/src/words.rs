@@ -84,7 +84,8 @@ pub(crate) fn read(text: &str) -> CommandPattern {
     pattern
 }
 
-/// Splits text into words as a shell would, as long as it is plain words.
+/// Splits text into words as a shell would. Syntax of the shell that is no plain word is an
+/// error; the words before it are kept.
 fn split(text: &str, tokens: &mut Vec<WordPattern>) -> Result<(), &'static str> {
     let mut word: Option<Vec<WordPiece>> = None;
     let mut quote: Option<char> = None;

@@ -101,7 +101,7 @@ impl<'e> BeforeStmtFuncDyn<'e> for StatementWatch {
     }
 }
 
-/// Checks the memory. Call it after the last statement too.
+/// Fails if the policy uses too much memory. Call it after the last statement too.
 pub(crate) fn check_size(eval: &Evaluator<'_, '_, '_>) -> starlark::Result<()> {
     if eval.heap().allocated_bytes() > MAX_HEAP_BYTES { Err(too_big().into()) } else { Ok(()) }
 }

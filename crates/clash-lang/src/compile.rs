@@ -52,7 +52,7 @@ pub struct CompiledLayer {
     pub expectations: usize,
 }
 
-/// Evaluates a module of the library on its own.
+/// Evaluates a module of the library on its own; an error for an unknown name.
 pub(crate) fn library_module(name: &str) -> Result<FrozenModule, CompileError> {
     let collected = CollectedPolicy::default();
     let compiler = ModuleCompiler::new(name, &LibraryOnly, &collected);
@@ -165,7 +165,8 @@ impl<'a> ModuleCompiler<'a> {
         Ok(())
     }
 
-    /// The text of an import, a library module or a file of the reader.
+    /// The text of an import, a library module or a file of the reader; an error if there
+    /// is none.
     fn source(&self, name: &str) -> starlark::Result<String> {
         if let Some(text) = self.texts.borrow().get(name) {
             return Ok(text.clone());

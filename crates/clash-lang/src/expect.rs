@@ -102,7 +102,8 @@ fn fields(value: Value<'_>) -> LanguageResult<Vec<InputField>> {
     Ok(fields)
 }
 
-/// Adds the values below `name`. A list adds each of its values to the same field.
+/// Adds the values below `name`. A list adds each of its values to the same field. A key
+/// that is no string, and a value without a name, are errors.
 fn flatten(name: &str, value: Value<'_>, fields: &mut Vec<InputField>) -> LanguageResult<()> {
     if let Some(dict) = DictRef::from_value(value) {
         for (key, value) in dict.iter() {

@@ -18,8 +18,8 @@ pub(crate) fn branches(
     known
 }
 
-/// Merges a branch into the first branch of the same key that it fits, or adds it at the
-/// end.
+/// Merges a branch with the branch of the same key: two rules to the stricter one, two
+/// trees to one. A tree goes before a rule of its key, and everything else to the end.
 fn merge_one(known: &mut Vec<MatchBranch>, branch: MatchBranch, warn: &dyn Fn(PolicyWarning)) {
     for (index, have) in known.iter_mut().enumerate().filter(|(_, b)| b.key == branch.key) {
         match (&mut have.then, &branch.then) {

@@ -204,6 +204,7 @@ fn standard_may_begin(name: &[u8]) -> bool {
     (lengths | with_any) & length_bit(name.len()) != 0
 }
 
+/// The bit for names of this length. One bit stands for all lengths from 63 on.
 const fn length_bit(length: usize) -> u64 {
     if length > 63 { 1 << 63 } else { 1 << length }
 }

@@ -166,9 +166,10 @@ fn foreign_prefix(file: &Path, user: &UserContext) -> Option<String> {
     Some(format!("{}: sets the shell prefix to {}", file.display(), foreign.display()))
 }
 
-/// A project's settings come into force with the next session: a command of this one may
-/// have written them, and a hook in them would run outside of every sandbox. The user's own
-/// settings come into force at once, unless they switch clash off.
+/// Why a change of settings is refused during a session; `None` if it comes into force at
+/// once. Refused are a project's settings: a command of this session may have written them,
+/// and a hook in them would run outside of every sandbox. The user's own settings are
+/// refused only if they switch clash off, managed ones and skills never.
 fn refuse_settings_change(user: &UserContext, source: &str) -> Option<String> {
     match source {
         "policy_settings" | "skills" => None,

@@ -24,7 +24,9 @@ const KEPT: &str = " # clash keeps: ";
 /// Behind clash's value, if the user had no setting.
 const ADDED: &str = " # clash confines every command instead";
 
-/// The sandbox that this text sets. The command line of Codex can set another.
+/// The sandbox that this text sets: the chosen profile comes first, then
+/// `default_permissions`, then `sandbox_mode`; without any of them it is on. The command
+/// line of Codex can set another.
 pub(super) fn read_own_sandbox(text: &str) -> Result<OwnSandbox, SettingsError> {
     let data = parse_table(text)?;
     let fix = "start Codex with `--sandbox danger-full-access`, or remove the setting";
@@ -61,7 +63,7 @@ fn setting<'t>(toml: &'t TomlText<'_>) -> Option<&'t TomlStatement> {
 }
 
 /// The text with Codex's own sandbox off. A text in which it is off, or on by settings that
-/// clash does not change, stays the same.
+/// clash does not change, stays the same. A value over several lines is an error.
 pub(super) fn switch_off(text: &str) -> Result<String, SettingsError> {
     if !matches!(read_own_sandbox(text)?, OwnSandbox::On { .. }) {
         return Ok(text.to_owned());

@@ -160,7 +160,7 @@ impl SettingsEdit for FlatHooks {
     }
 }
 
-/// The text as a JSON object, and true if the text was empty.
+/// The text as a JSON object, and true if the text was empty. Any other text is an error.
 fn parse(text: &str) -> Result<(FlatSettings<'_>, bool), SettingsError> {
     let fresh = text.trim().is_empty();
     let parsed =

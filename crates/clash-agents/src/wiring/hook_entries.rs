@@ -181,9 +181,9 @@ impl FoundEntries {
     }
 }
 
-/// Adds clash's entries to a settings text, or updates them.
-///
-/// A second call changes nothing more. An empty text becomes a new file.
+/// Adds clash's entries to a settings text, or updates them. A second call changes nothing
+/// more. An empty text becomes a new file. A shell prefix of the user, and hooks of another
+/// form, are errors.
 pub(crate) fn install(text: &str, wiring: &HookEntries) -> Result<String, SettingsError> {
     check(wiring)?;
     let format = wiring.format;

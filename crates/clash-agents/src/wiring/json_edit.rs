@@ -93,7 +93,8 @@ pub(crate) struct DuplicateKeyAt {
 }
 
 impl<'a> JsonDocument<'a> {
-    /// Reads a text. A key may stand twice: [`JsonNode::get`] reports it.
+    /// Reads a text; one that is no JSON of this syntax is an error. A key may stand twice:
+    /// [`JsonNode::get`] reports it.
     pub(crate) fn parse(text: &'a str, syntax: JsonSyntax) -> Result<Self, JsonError> {
         let plain = match syntax {
             JsonSyntax::Strict => Cow::Borrowed(text),
@@ -269,7 +270,7 @@ impl<'a> JsonDocument<'a> {
         Some(TextEdit { range: inside..close, text: comments })
     }
 
-    /// The text with these edits.
+    /// The text with these edits; an error if they overlap.
     pub(crate) fn apply(&self, edits: Vec<TextEdit>) -> Result<String, SettingsError> {
         apply_edits(self.text, edits).ok_or(SettingsError::UnsafeEdits)
     }

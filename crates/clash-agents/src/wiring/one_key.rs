@@ -24,7 +24,8 @@ pub(crate) struct OneKey {
 }
 
 impl OneKey {
-    /// The text as a JSON object; an empty text is an empty object.
+    /// The text as a JSON object; an empty text is an empty object, any other text an
+    /// error.
     fn document<'a>(&self, text: &'a str) -> Result<JsonDocument<'a>, SettingsError> {
         let text = if text.trim().is_empty() { "{}" } else { text };
         let document = JsonDocument::parse(text, self.syntax)?;

@@ -50,7 +50,7 @@ pub(crate) struct TomlSection<'t> {
     pub(crate) pairs: Vec<&'t TomlStatement>,
 }
 
-/// Parses a text as data, without its byte order mark.
+/// Parses a text as data, without its byte order mark. A text that is no TOML is an error.
 pub(crate) fn parse_table(text: &str) -> Result<DeTable<'_>, SettingsError> {
     let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
     let parsed = DeTable::parse(text);
@@ -119,7 +119,7 @@ impl<'a> TomlText<'a> {
         if self.text.contains("\r\n") { "\r\n" } else { "\n" }
     }
 
-    /// The text with these edits.
+    /// The text with these edits; an error if they overlap.
     pub(crate) fn apply(&self, edits: Vec<TextEdit>) -> Result<String, SettingsError> {
         apply_edits(self.text, edits).ok_or(SettingsError::UnsafeEdits)
     }

@@ -25,7 +25,7 @@ pub(crate) fn fs_rules(value: Value<'_>, place: &PolicySpan) -> LanguageResult<V
     Ok(rules)
 }
 
-/// The older form: a list of paths, each with its effect.
+/// The older form: a list of paths, each with its effect. Another item is an error.
 fn older_list(list: &ListRef<'_>) -> LanguageResult<Vec<FsRule>> {
     let mut rules = Vec::new();
     for item in list.iter() {
@@ -39,7 +39,8 @@ fn older_list(list: &ListRef<'_>) -> LanguageResult<Vec<FsRule>> {
     Ok(rules)
 }
 
-/// The older form of a sandbox: files, hosts and the default in one dict.
+/// The older form of a sandbox: files, hosts and the default in one dict. A string that
+/// does not begin like a path is an error.
 pub(crate) fn sandbox_tree(
     value: Value<'_>,
     place: &PolicySpan,
@@ -75,7 +76,8 @@ pub(crate) fn sandbox_default(value: Value<'_>, place: &PolicySpan) -> LanguageR
 }
 
 /// Adds the rules of one key below `base`. Inner dicts extend the base; an effect without
-/// capabilities means all five.
+/// capabilities means all five. A sandbox at a rule, and `cache()` at a pattern, are
+/// errors.
 fn entry(
     key: Value<'_>,
     then: Value<'_>,
@@ -108,7 +110,7 @@ fn entry(
     Ok(())
 }
 
-/// The path of a key that has a dict of further paths as its value.
+/// The path of a key that has a dict of further paths as its value. Only a plain path can.
 fn directory(key: Value<'_>) -> LanguageResult<&str> {
     match (key.unpack_str(), KeyValue::from_value(key)) {
         (Some(path), _) => Ok(path),
@@ -119,7 +121,8 @@ fn directory(key: Value<'_>) -> LanguageResult<&str> {
     }
 }
 
-/// A path below `base`, or an absolute path if `base` is empty.
+/// A path below `base`, or an absolute path if `base` is empty. `..`, an unknown variable,
+/// a relative path without a base and an absolute one below a base are errors.
 pub(crate) fn join(base: &str, path: &str) -> LanguageResult<String> {
     let rooted = path.starts_with(['/', '$', '~']);
     if path.split('/').any(|part| part == "..") {
@@ -150,7 +153,7 @@ pub(crate) fn join(base: &str, path: &str) -> LanguageResult<String> {
 }
 
 /// Fails if the path starts with a variable that clash does not know, for example
-/// `$FOO/bar`.
+/// `$FOO/bar`, or if no slash follows the variable, as in `$HOME.x`.
 fn check_variable(path: &str) -> LanguageResult<()> {
     let Some(named) = path.strip_prefix('$') else { return Ok(()) };
     let end = named.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(named.len());
@@ -172,7 +175,7 @@ fn check_variable(path: &str) -> LanguageResult<()> {
     Ok(())
 }
 
-/// The pattern of a path key, in a sandbox or below a file tool.
+/// The pattern of a path key, in a sandbox or below a file tool. Another key is an error.
 pub(super) fn path_pattern(key: Value<'_>, base: &str) -> LanguageResult<PathPattern> {
     if let Some(path) = key.unpack_str() {
         return string_pattern(path, base);
@@ -209,8 +212,8 @@ pub(super) fn string_pattern(path: &str, base: &str) -> LanguageResult<PathPatte
     Ok(PathPattern::Subpath { path: join(base, path)?, follow_worktrees: false })
 }
 
-/// `x/**` becomes the subtree and `x/*` the children. Any other glob stays a pattern
-/// below the last directory without a wildcard.
+/// `x/**` becomes the subtree and `x/*` the children. Any other glob stays a pattern below
+/// the last directory without a wildcard; for it `follow_worktrees` is an error.
 fn glob_pattern(pattern: &str, base: &str, follow_worktrees: bool) -> LanguageResult<PathPattern> {
     check_possible(pattern)?;
     let subtree = |path: String| Ok(PathPattern::Subpath { path, follow_worktrees });

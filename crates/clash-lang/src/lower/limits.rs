@@ -77,7 +77,7 @@ pub(crate) fn limits(value: Value<'_>) -> LanguageResult<ResourceLimits> {
     Ok(limits)
 }
 
-/// The names of programs, without directories.
+/// The names of programs; a path or an empty name is an error.
 pub(crate) fn door_names(names: Vec<String>) -> LanguageResult<Vec<String>> {
     let is_path = |name: &&String| name.is_empty() || name.contains('/');
     match names.iter().find(is_path) {
@@ -127,7 +127,8 @@ fn amount(limit: &str, text: &str) -> Option<u64> {
     number.parse::<u64>().ok()?.checked_mul(unit).filter(|amount| *amount > 0)
 }
 
-/// The paths of `protect` and `unprotect`, relative to a writable tree.
+/// The paths of `protect` and `unprotect`, relative to a writable tree. Other paths are
+/// errors.
 pub(crate) fn relative_paths(value: Value<'_>, argument: &str) -> LanguageResult<Vec<String>> {
     let list = ListRef::from_value(value).ok_or_else(|| {
         LanguageError::new(format!("{argument} takes a list of paths, found `{}`", value.to_str()))

@@ -28,7 +28,7 @@ pub(crate) struct LoweringScope<'a> {
     pub(crate) collected: &'a CollectedPolicy,
 }
 
-/// An effect as a call (`allow()`) or as a bare name (`allow`).
+/// An effect as a call (`allow()`) or as a bare name (`allow`). A string is an error.
 pub(crate) fn effect(value: Value<'_>, place: &PolicySpan) -> LanguageResult<EffectValue> {
     if let Some(effect) = EffectValue::from_value(value) {
         return Ok(effect.clone());

@@ -156,7 +156,8 @@ pub(crate) fn port(value: Value<'_>) -> LanguageResult<u16> {
     })
 }
 
-/// `name`, `*.name`, an address or a range of them, each with or without a port.
+/// `name`, `*.name`, an address or a range of them, each with or without a port. Another
+/// text, for example a URL, is an error.
 fn host_and_port(text: &str) -> LanguageResult<(HostPattern, Vec<u16>)> {
     let (host, port) = match text.rsplit_once(':') {
         // In an IPv6 address without brackets no colon separates a port.
@@ -179,7 +180,8 @@ fn host_and_port(text: &str) -> LanguageResult<(HostPattern, Vec<u16>)> {
     Ok((host_pattern(host, text)?, ports))
 }
 
-/// A host as a key of a rule or of `net`.
+/// A host as a key of a rule or of `net`, in lower case. A text that is no host is an
+/// error, which shows `text`.
 pub(super) fn host_pattern(host: &str, text: &str) -> LanguageResult<HostPattern> {
     let bare = host.trim_start_matches('[').trim_end_matches(']');
     let (address, bits) = match bare.split_once('/') {

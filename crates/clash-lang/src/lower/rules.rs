@@ -144,7 +144,9 @@ fn check_order(items: &[Vec<MatchBranch>]) -> LanguageResult<()> {
     Ok(())
 }
 
-/// True if every action that matches `keys` also matches `broad`, but not the reverse.
+/// True if `broad` has fewer keys or wider ones: each of its keys is `**`, or has all
+/// alternatives of the key of `keys` at its place. Globs and expressions are compared by
+/// their text only, so in doubt it is false.
 fn covers(broad: &[&MatchKey], keys: &[&MatchKey]) -> bool {
     let wider = |(broad, key): (&&MatchKey, &&MatchKey)| {
         broad.subject == key.subject

@@ -151,7 +151,7 @@ fn entry(
     Ok(())
 }
 
-/// Wraps a node in its keys, the last key innermost.
+/// Wraps a node in its keys, the last key innermost. No key is an error.
 fn nest(keys: Vec<MatchKey>, then: MatchNode) -> LanguageResult<MatchBranch> {
     let mut keys = keys.into_iter().rev();
     let last = keys.next().ok_or_else(|| LanguageError::new("a key is empty"))?;
@@ -231,7 +231,8 @@ fn path(
     }
 }
 
-/// The path of a key below a tool: a word, a host, a file or a value.
+/// The path of a key below a tool: a word, a host, a file or a value. A key that has no
+/// meaning there is an error.
 fn path_below_tool(
     key: Value<'_>,
     named: &KeyValue,
@@ -290,7 +291,8 @@ fn path_below_tool(
     }
 }
 
-/// The subject of `default()` and `glob("**")` at a position.
+/// The subject of `default()` and `glob("**")` at a position; an error where no key can
+/// stand.
 fn rest_of(at: KeyPosition) -> LanguageResult<KeySubject> {
     match at {
         KeyPosition::Top => Ok(KeySubject::Tool),
@@ -325,7 +327,7 @@ fn misplaced(key: &str, at: KeyPosition) -> LanguageError {
     LanguageError::new(format!("`{key}` cannot be a key here")).hint(hint).near(key)
 }
 
-/// The path of a plain string. Only as the value of a field may it be empty.
+/// The path of a plain string. An empty one is an error, except as the value of a field.
 fn string_path(text: &str, at: KeyPosition, scope: &LoweringScope<'_>) -> LanguageResult<KeyPath> {
     let one = |subject, pattern, below| Ok(KeyPath::one(subject, pattern, below));
     if text.trim().is_empty() && at != KeyPosition::Values {
@@ -346,7 +348,8 @@ fn string_path(text: &str, at: KeyPosition, scope: &LoweringScope<'_>) -> Langua
     }
 }
 
-/// A key of several words, each one level deeper.
+/// A key of several words, each one level deeper. An operator of the shell, and a program
+/// with a directory and without a `*`, are errors.
 fn words(text: &str) -> LanguageResult<KeyPath> {
     let mut keys = Vec::new();
     for (at, word) in text.split_whitespace().enumerate() {

@@ -17,8 +17,8 @@ struct EndingArgs<'v> {
     sandbox: NoneOr<Value<'v>>,
 }
 
-/// Gives a path or the start of a rule its effect. A path takes no sandbox and a rule no
-/// capabilities.
+/// Gives a path or the start of a rule its effect. A sandbox at a path, and capabilities at
+/// a rule, are errors.
 fn end<'v>(
     this: Value<'v>,
     effect: Effect,

@@ -125,7 +125,7 @@ impl PathValue {
         })
     }
 
-    /// The file rules of this path.
+    /// The file rules of this path, one for each effect. No effect is an error.
     pub(crate) fn fs_rules(&self) -> LanguageResult<Vec<FsRule>> {
         if self.said.is_empty() {
             return Err(LanguageError::new(format!("`{}` has no effect", self.path))
@@ -155,7 +155,8 @@ fn caps(read: NoneOr<bool>, write: NoneOr<bool>, execute: NoneOr<bool>) -> FileC
     on.fold(FileCaps::NONE, |all, (_, caps)| all.union(caps))
 }
 
-/// The path of a value. `path()`, which is also a key, can begin a chain of methods.
+/// The path of a value. `path()`, which is also a key, can begin a chain of methods;
+/// another value is an error.
 fn started(value: Value<'_>) -> LanguageResult<PathValue> {
     if let Some(path) = PathValue::from_value(value) {
         return Ok(path.clone());

@@ -42,8 +42,8 @@ impl fmt::Display for PolicyValue {
     }
 }
 
-/// Joins two policies: the rules of both count. A policy of the library counts only
-/// once it is joined, so its own `update` is called.
+/// Joins two policies: the rules of both count. A policy of the library counts only once it
+/// is joined, so its own `update` is called. Another value is an error.
 fn joined<'v>(
     this: Value<'v>,
     other: Value<'v>,

@@ -127,8 +127,8 @@ fn key<'v>(level: &RuleLevel, heap: Heap<'v>) -> Value<'v> {
     }
 }
 
-/// The rule that a value begins. `tool()`, `mode()` and `agent()`, which are also keys,
-/// can begin one.
+/// The rule that a value begins. `tool()`, `mode()` and `agent()`, which are also keys, can
+/// begin one; another value is an error.
 fn started(value: Value<'_>) -> LanguageResult<RuleStart> {
     if let Some(rule) = RuleStart::from_value(value) {
         return Ok(rule.clone());
@@ -237,7 +237,7 @@ pub(super) fn names(builder: &mut GlobalsBuilder) {
 /// Names of `@clash//match_tree.star` that are not available without `load()`.
 #[starlark_module]
 pub(crate) fn match_tree_names(builder: &mut GlobalsBuilder) {
-    /// An option anywhere among the words of a command.
+    /// An option anywhere among the words of a command. Other words are an error.
     fn has_arg<'v>(pattern: Value<'v>) -> starlark::Result<RuleStart> {
         let texts = texts(pattern)?;
         let is_option = |text: &TextPattern| matches!(text, TextPattern::Literal(word) if word.starts_with('-'));
@@ -250,7 +250,7 @@ pub(crate) fn match_tree_names(builder: &mut GlobalsBuilder) {
         Ok(RuleStart::about(vec![texts]))
     }
 
-    /// The first word after the program.
+    /// The first word after the program. Other numbers than 1 are an error.
     fn arg<'v>(n: i32, pattern: Value<'v>) -> starlark::Result<RuleStart> {
         if n != 1 {
             return Err(LanguageError::new(format!("arg({n}, …) needs the words before it"))

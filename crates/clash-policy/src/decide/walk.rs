@@ -103,7 +103,8 @@ pub(super) fn layer<'a>(
     Ok(said)
 }
 
-/// The matching rules below the root keys about one subject.
+/// The matching rules below the root keys about one subject. A command with too many
+/// readings is an error.
 pub(super) fn branch<'a>(
     group: &GroupRef<'a>,
     subject: KeySubject,

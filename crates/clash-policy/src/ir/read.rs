@@ -57,8 +57,8 @@ impl<'a> IrImage<'a> {
         self.long(16)
     }
 
-    /// Checks magic, build, version, length and checksum. The records are checked when they
-    /// are read.
+    /// Fails unless magic, build, version, length and checksum are right. The records are
+    /// checked when they are read.
     pub fn open(bytes: &'a [u8], build: u64) -> IrResult<Self> {
         let ir = Self { bytes };
         if bytes.get(..MAGIC.len()) != Some(MAGIC.as_slice()) {

@@ -153,7 +153,8 @@ impl ScriptWalker {
         };
     }
 
-    /// One word of `let`: arithmetic.
+    /// One word of `let`: arithmetic. An unknown word adds an opaque command, and any
+    /// variable may be set.
     fn evaluate_number(&mut self, source: &SourceText, word: &ShellWord) {
         let Some(text) = word.known() else {
             self.state.untrack();

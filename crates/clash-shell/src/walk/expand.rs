@@ -268,7 +268,8 @@ impl ScriptWalker {
         }
     }
 
-    /// Adds the value of `${…}`. Only defaults of known variables give known text.
+    /// Adds the value of `${…}`, and applies its assignment. Known text comes only from
+    /// `${!x}`, `${x-…}` and `${x+…}` of a variable whose value is known.
     fn expansion(
         &mut self,
         source: &SourceText,

@@ -5,7 +5,7 @@ use super::view::{calls_clash, is_own_path};
 use super::{CommandForm, HookEntries, PREFIX, SHELL};
 use crate::wiring::json_edit::{NewItem, NewValue};
 
-/// Checks that clash will recognise its own entries later.
+/// Fails if clash would not recognise these entries as its own later.
 pub(super) fn check(wiring: &HookEntries) -> Result<(), SettingsError> {
     if !calls_clash(&wiring.hook_command, wiring.format.agent) {
         return Err(SettingsError::UnknownHookCommand(wiring.hook_command.clone()));

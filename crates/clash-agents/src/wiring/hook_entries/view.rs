@@ -62,7 +62,7 @@ impl<'a> SettingsView<'a> {
         Err(SettingsError::WrongType { what: what.to_owned(), expected, line })
     }
 
-    /// Checks that every event is a list of groups with a list of hooks.
+    /// Fails unless every event is a list of groups with a list of hooks.
     pub(super) fn require_valid_hooks(&self) -> Result<(), SettingsError> {
         for event in self.hooks.map(JsonNode::members).unwrap_or_default() {
             let key = event.key.as_str();
@@ -82,7 +82,8 @@ impl<'a> SettingsView<'a> {
         Ok(())
     }
 
-    /// The settings that switch clash's hooks off.
+    /// The settings that switch clash's hooks off: switches of the format, and lists of
+    /// names with `clash` in one.
     pub(super) fn off_switches(&self) -> Result<Vec<SettingsProblem>, SettingsError> {
         let mut found = Vec::new();
         for (path, off) in self.format.off {
