@@ -216,7 +216,8 @@ pub(super) fn directories(builder: &mut MethodsBuilder) {
         Ok(started(this)?.below(name, PathReach::File)?)
     }
 
-    /// Every path below the directory that matches a regular expression.
+    /// Every path below the directory that matches a regular expression: as a whole for an
+    /// allow, in any part for a deny or ask.
     fn r#match<'v>(this: Value<'v>, pattern: &str) -> starlark::Result<PathValue> {
         crate::regex::compile(pattern)?;
         let path = started(this)?;
