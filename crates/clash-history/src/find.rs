@@ -178,6 +178,7 @@ pub fn history_at(path: &Path) -> Result<HistoryFile, HistoryError> {
     HistoryFile::at(kind, path.to_path_buf()).ok_or(HistoryError::Unknown(path.to_path_buf()))
 }
 
+/// The oldest first; of the same time, in the order of their paths.
 fn sorted(mut found: Vec<HistoryFile>) -> Vec<HistoryFile> {
     found.sort_by(|a, b| (a.changed, &a.path).cmp(&(b.changed, &b.path)));
     found

@@ -179,7 +179,8 @@ impl ClaudeRule<'_> {
         }
     }
 
-    /// A rule about commands.
+    /// A rule about commands. If no keys express it, an allow is left out; a deny or an ask
+    /// becomes wider.
     fn command(&mut self, text: &str) {
         let pattern = words::read(text);
         let keys = if self.is_allow() {
@@ -225,8 +226,9 @@ impl ClaudeRule<'_> {
         self.gathered.hosts.push((domain.to_owned(), self.effect, self.origin.clone()));
     }
 
-    /// A rule about a path. A negation is left out: taking nothing back is the stricter
-    /// reading.
+    /// A rule about a path, for the tool and for the sandbox. If no key expresses the path,
+    /// an allow is left out, and a deny or an ask covers the whole tool. A negation is left
+    /// out: taking nothing back is the stricter reading.
     fn path(&mut self, tool: &str, text: &str, base: SettingsBase<'_>) {
         let side = if self.is_allow() { RuleSide::Allow } else { RuleSide::Restrict };
         let converted = match paths::in_rule(text, base, side) {
