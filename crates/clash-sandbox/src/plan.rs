@@ -372,9 +372,10 @@ fn plan_room_tier(
     let rights = collect_rights(request, rules, grants, baseline)?;
     let fixed = drop_rules_about_names(&rights, rules);
     let sources = MountSources { request, rules, grants, baseline, rights: &fixed };
-    let (room, unreadable) = view::plan_room(&sources, host, net == NetworkMode::Deny, ports);
+    let (mut room, unreadable) = view::plan_room(&sources, host, net == NetworkMode::Deny, ports);
     let rights = temporary::repeat_tmp_rules(rights, request, &room);
     let watch = watch_beyond_mounts(&sources, host, rights, &room, unreadable);
+    room.own_sockets = room.own_network && watch.is_some() && !room.unix_sockets;
     Ok(TierParts { room: Some(room), watch, scratch: None })
 }
 

@@ -3,10 +3,10 @@
 use std::ffi::c_long;
 
 use super::LaunchError;
-use crate::linux::monitor::WaitingMonitor;
+use crate::linux::monitor::{MonitorInputs, WaitingMonitor};
 use crate::linux::stdio::InheritedStdio;
 use crate::linux::supervise::{self, RoomKeeper};
-use crate::linux::sys;
+use crate::linux::sys::{self, SocketDiagnosis};
 use crate::plan::SandboxPlan;
 
 /// Returns only if the command's time is up, or on failure.
@@ -19,8 +19,12 @@ pub(super) fn attend(
     listener: c_long,
 ) -> LaunchError {
     // The command may already run; its watched calls wait.
-    let drafts =
-        monitor.zip(sys::listener(listener)).map(|(monitor, listener)| monitor.start(listener));
+    let drafts = monitor.zip(sys::listener(listener)).map(|(monitor, listener)| {
+        // This process is in the room's network namespace.
+        let own_sockets = plan.room.as_ref().is_some_and(|room| room.own_sockets);
+        let diagnosis = own_sockets.then(SocketDiagnosis::new).and_then(Result::ok);
+        monitor.start(MonitorInputs { listener, diagnosis })
+    });
     let lives_on = plan.room.as_ref().is_some_and(|room| room.lives_on);
     supervise::attend(keeper, stdio, command, lives_on, plan.limits.wall_seconds, drafts.as_ref())
 }

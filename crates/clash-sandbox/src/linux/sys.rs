@@ -6,6 +6,7 @@ mod metadata;
 mod notices;
 mod processes;
 mod signals;
+mod sockets;
 
 use std::ffi::{CStr, CString, c_char, c_int, c_long, c_void};
 use std::io;
@@ -20,6 +21,7 @@ pub(crate) use metadata::*;
 pub(crate) use notices::*;
 pub(crate) use processes::*;
 pub(crate) use signals::*;
+pub(crate) use sockets::*;
 
 const LANDLOCK_CREATE_RULESET_VERSION: u32 = 1;
 const LANDLOCK_CREATE_RULESET_ERRATA: u32 = 2;

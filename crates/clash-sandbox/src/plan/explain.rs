@@ -164,12 +164,17 @@ fn report_network(report: &mut PlanReport, net: NetworkMode, room: Option<&RoomP
 
 /// Reports whether Unix sockets can be used, and why others are out of reach.
 fn report_unix_sockets(report: &mut PlanReport, room: Option<&RoomPlan>) {
-    let (mechanism, why) = match room.is_some_and(|room| room.unix_sockets) {
-        true => (
+    let (mechanism, why) = match room {
+        Some(room) if room.unix_sockets => (
             "mount namespace",
             "a socket is granted by name; others are visible only inside trees that may be written",
         ),
-        false => (
+        Some(room) if room.own_sockets => (
+            "seccomp + monitor",
+            "streams and packets among the room's processes; the monitor connects only to sockets \
+             of the room's network namespace",
+        ),
+        _ => (
             "seccomp",
             "none can be made, whatever the network rule: docker, ssh agent, session bus and X11 \
              listen on paths that Landlock cannot guard before ABI 9; connected stream pairs stay",

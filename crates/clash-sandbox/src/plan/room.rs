@@ -23,6 +23,9 @@ pub struct RoomPlan {
     /// True if `socket(AF_UNIX)` works. A rule must grant a socket by name, and the room
     /// must show no other socket except in writable trees.
     pub unix_sockets: bool,
+    /// True if the room's processes have unix sockets among themselves. The monitor connects
+    /// them, so the room needs one, and a network of its own.
+    pub own_sockets: bool,
     pub inside: RoomInterior,
     /// True if processes that the command leaves running live on.
     pub lives_on: bool,

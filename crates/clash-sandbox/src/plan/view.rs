@@ -104,6 +104,7 @@ pub(super) fn plan_room(
         own_network,
         ports,
         unix_sockets,
+        own_sockets: false,
         inside,
         lives_on,
         returned,

@@ -58,6 +58,7 @@ pub(super) fn make_room(user_namespace: bool) -> Result<(), FailedStep> {
         own_network: true,
         ports: SharedPorts::default(),
         unix_sockets: false,
+        own_sockets: false,
         inside: crate::plan::room::RoomInterior::Commands,
         lives_on: false,
         returned: Vec::new(),

@@ -170,6 +170,15 @@ impl<'a> CallingProcess<'a> {
         }
     }
 
+    /// The bytes at an address.
+    pub(super) fn bytes(&self, at: u64, length: usize) -> Result<Vec<u8>, Errno> {
+        let mut bytes = vec![0; length];
+        if length > 0 && sys::read_memory(self.pid, at, &mut bytes)? != length {
+            return Err(Errno::FAULT);
+        }
+        Ok(bytes)
+    }
+
     /// `N` 64-bit numbers at an address.
     pub(super) fn words<const N: usize>(&self, at: u64) -> Result<[i64; N], Errno> {
         let mut words = [0; N];

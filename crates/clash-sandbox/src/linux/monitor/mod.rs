@@ -46,6 +46,7 @@ mod open_ground;
 mod place;
 mod quota;
 mod rename;
+mod sockets;
 mod turn;
 
 use std::os::fd::AsRawFd;
@@ -63,7 +64,7 @@ use rustix::thread::{CpuSet, gettid, sched_getcpu, sched_setaffinity};
 use super::caps;
 use super::doors::DoorLine;
 use super::landlock::{self, LandlockRuleset};
-use super::sys::{self, SeccompNotice};
+use super::sys::{self, SeccompNotice, SocketDiagnosis};
 use crate::plan::sight::{TreeVisibility, VisiblePaths};
 use crate::plan::{ProcView, WatchPlan};
 use act::{MonitorJob, MonitorWorker};
@@ -89,6 +90,8 @@ struct MonitorState {
     of: ProcView,
     sight: Option<VisiblePaths>,
     doors: Option<DoorLine>,
+    /// The room's own unix sockets.
+    diagnosis: Option<SocketDiagnosis>,
     known: KnownCallers,
     /// The jobs that the inner thread has not finished.
     unfinished: AtomicUsize,
@@ -142,14 +145,14 @@ impl CallMonitor {
     /// namespaces, with all signals blocked, and before `unshare(CLONE_NEWPID)`. After that
     /// the kernel lets the launcher start no more threads.
     pub(crate) fn wait(self) -> std::io::Result<WaitingMonitor> {
-        let (listener, given) = channel();
+        let (inputs, given) = channel();
         let drafts = self.drafts.clone();
         thread().spawn(move || self.receive(&given))?;
-        Ok(WaitingMonitor { listener, drafts })
+        Ok(WaitingMonitor { inputs, drafts })
     }
 
     /// The outer thread. If it ends, the listener closes and every watched call fails.
-    fn receive(self, given: &Receiver<OwnedFd>) {
+    fn receive(self, given: &Receiver<MonitorInputs>) {
         let Self { processes, ruleset, mut watch, turns, root, doors, drafts } = self;
         let (reads, of, sight) = (watch.reads, watch.processes, watch.sight.take());
         let Ok(held) = openat(&processes, "self/fd", HOLD, Mode::empty()) else { return };
@@ -158,7 +161,7 @@ impl CallMonitor {
         if caps::keep_monitor_capabilities(root).is_err() {
             return;
         }
-        let Ok(listener) = given.recv() else { return };
+        let Ok(MonitorInputs { listener, diagnosis }) = given.recv() else { return };
         sys::wake_on_same_cpu(&listener);
         let shared = Arc::new(MonitorState {
             listener,
@@ -169,6 +172,7 @@ impl CallMonitor {
             of,
             sight,
             doors,
+            diagnosis,
             known: KnownCallers::default(),
             unfinished: AtomicUsize::new(0),
             inner_cpu: AtomicI32::new(-1),
@@ -208,19 +212,27 @@ impl CallMonitor {
     }
 }
 
+/// The parts of a monitor that exist only when the command has started.
+#[derive(Debug)]
+pub(crate) struct MonitorInputs {
+    pub(crate) listener: OwnedFd,
+    /// Made in the room's network namespace.
+    pub(crate) diagnosis: Option<SocketDiagnosis>,
+}
+
 /// A monitor that waits for its listener.
 #[derive(Debug)]
 pub(crate) struct WaitingMonitor {
-    listener: Sender<OwnedFd>,
+    inputs: Sender<MonitorInputs>,
     drafts: ScriptDrafts,
 }
 
 impl WaitingMonitor {
     /// Gives the monitor its listener. From then on it answers calls.
-    pub(crate) fn start(self, listener: OwnedFd) -> ScriptDrafts {
+    pub(crate) fn start(self, inputs: MonitorInputs) -> ScriptDrafts {
         // If the outer thread has ended, the listener is dropped and every watched call
         // fails.
-        let _ = self.listener.send(listener);
+        let _ = self.inputs.send(inputs);
         self.drafts
     }
 }
@@ -239,7 +251,7 @@ fn thread() -> std::thread::Builder {
 }
 
 fn hand_on(
-    shared: &MonitorState,
+    shared: &Arc<MonitorState>,
     notice: &SeccompNotice,
     worker: &Mutex<MonitorWorker>,
     jobs: &Sender<MonitorJob>,
@@ -248,6 +260,12 @@ fn hand_on(
         shared.known.forget_umasks();
         // The call has only a number as argument, and every umask is permitted.
         let _ = sys::let_go_on(shared.listener.as_raw_fd(), notice.id);
+        return;
+    }
+    if notice.number == libc::SYS_connect {
+        if let Err(error) = sockets::connect(shared, notice) {
+            shared.refuse(notice.id, error);
+        }
         return;
     }
     if shared.sight.is_some() && metadata::answer(shared, notice) {

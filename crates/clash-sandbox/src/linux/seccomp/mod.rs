@@ -13,9 +13,11 @@
 //! always allowed. So only the depth of the tree costs time.
 //!
 //! Decisions:
-//! - `ptrace` is refused. Landlock confines it to the sandbox's own processes, and since
-//!   Linux 4.8 a tracer cannot change a call after the filter. But debuggers are rare, and
-//!   a compromised tool that changes other processes is a real risk.
+//! - `ptrace` is allowed. Landlock confines it to the processes of the same domain, which
+//!   have the same rights. Since Linux 4.8 a tracer cannot change a call after the filter,
+//!   and the kernel does not stop a process that waits for the monitor. Process 1 of a room,
+//!   the guard and the launcher are in no domain of the command. In the room of a whole agent
+//!   it is refused: launchers run there.
 //! - `memfd_create` needs `MFD_NOEXEC_SEAL`: Landlock permits the execution of files
 //!   without a path, whatever the policy says. Otherwise `ENOSYS`, and libraries use files.
 //! - `socketpair` gives only connected stream and seqpacket pairs. A datagram pair could
@@ -40,6 +42,7 @@ use clash_policy::FileCaps;
 use crate::plan::room::RoomInterior;
 use crate::plan::{NetworkMode, SandboxPlan, WatchPlan};
 
+pub(crate) use table::UnixFamily;
 use table::{CallAnswer, CallSpan, spans, table};
 
 use super::bpf::{BpfAssembler, BpfError, BpfInstruction, BpfLabel, BpfTest, JumpTarget};
@@ -102,7 +105,7 @@ pub(crate) struct FilterSurface {
     /// TCP, UDP and routing sockets are allowed.
     pub(crate) internet: bool,
     /// Unix sockets are allowed.
-    pub(crate) unix: bool,
+    pub(crate) unix: UnixFamily,
     /// The command runs in a room, which has its own System V objects and its own mounts.
     pub(crate) in_room: bool,
     /// The command may change nothing. Then the filter also refuses changes of modes,
@@ -143,7 +146,11 @@ impl FilterSurface {
         let room = plan.room.as_ref();
         Self {
             internet: plan.net == NetworkMode::Allow || room.is_some_and(|room| room.own_network),
-            unix: room.is_some_and(|room| room.unix_sockets),
+            unix: match room {
+                Some(room) if room.unix_sockets => UnixFamily::Any,
+                Some(room) if room.own_sockets => UnixFamily::Connected,
+                _ => UnixFamily::None,
+            },
             in_room: room.is_some(),
             inside: room.map_or_else(Default::default, |room| room.inside),
             watched: plan.watch.as_ref().map(|watch| match watch {
@@ -376,6 +383,11 @@ fn socket_pair(asm: &mut BpfAssembler, any_type: bool, allow: JumpTarget, refuse
         return asm.jump(unix, allow, refuse);
     }
     asm.jump(unix, JumpTarget::Next, refuse);
+    connected_types(asm, allow, refuse);
+}
+
+/// Allows streams and packets, which reach only the socket they are connected with.
+fn connected_types(asm: &mut BpfAssembler, allow: JumpTarget, refuse: JumpTarget) {
     asm.load(data::low(1));
     asm.and(SOCK_TYPE_MASK);
     asm.jump(BpfTest::Equal(libc::SOCK_STREAM.cast_unsigned()), allow, JumpTarget::Next);
@@ -391,18 +403,28 @@ fn socket_pair(asm: &mut BpfAssembler, any_type: bool, allow: JumpTarget, refuse
 fn socket(
     asm: &mut BpfAssembler,
     with_internet: bool,
-    unix: bool,
+    unix: UnixFamily,
     allow: JumpTarget,
     refuse: JumpTarget,
 ) {
     let [internet, datagram, netlink] = [asm.label(), asm.label(), asm.label()];
+    let local = asm.label();
     asm.load(data::low(0));
-    if unix {
-        let other = if with_internet { JumpTarget::Next } else { refuse };
-        asm.jump(BpfTest::Equal(libc::AF_UNIX.cast_unsigned()), allow, other);
+    let other = if with_internet { JumpTarget::Next } else { refuse };
+    let family = BpfTest::Equal(libc::AF_UNIX.cast_unsigned());
+    match unix {
+        UnixFamily::None => {}
+        UnixFamily::Connected => asm.jump(family, JumpTarget::Label(local), other),
+        UnixFamily::Any => asm.jump(family, allow, other),
     }
+    let local_types = |asm: &mut BpfAssembler| {
+        if unix == UnixFamily::Connected {
+            asm.place(local);
+            connected_types(asm, allow, refuse);
+        }
+    };
     if !with_internet {
-        return;
+        return local_types(asm);
     }
     asm.jump(
         BpfTest::Equal(libc::AF_INET.cast_unsigned()),
@@ -434,6 +456,7 @@ fn socket(
     asm.place(netlink);
     asm.load(data::low(2));
     asm.jump(BpfTest::Equal(libc::NETLINK_ROUTE.cast_unsigned()), allow, refuse);
+    local_types(asm);
 }
 
 #[cfg(test)]

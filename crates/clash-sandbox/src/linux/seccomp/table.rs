@@ -52,10 +52,21 @@ pub(super) enum CallAnswer {
     /// The allowed socket families; at least one.
     Socket {
         internet: bool,
-        unix: bool,
+        unix: UnixFamily,
     },
     Socketpair,
     SocketpairUnix,
+}
+
+/// The unix sockets that a command may make.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum UnixFamily {
+    #[default]
+    None,
+    /// Streams and packets. The monitor connects them.
+    Connected,
+    /// Also datagrams, and the kernel connects them.
+    Any,
 }
 
 /// One line of the table: number, name, answer.
@@ -108,13 +119,16 @@ pub(super) fn table(surface: FilterSurface) -> Vec<CallRow> {
     rows.push((libc::SYS_ioctl, "SYS_ioctl", Ioctl));
     rows.push((libc::SYS_personality, "SYS_personality", Personality));
     rows.push((libc::SYS_memfd_create, "SYS_memfd_create", Memory));
-    let pair = if surface.unix { SocketpairUnix } else { Socketpair };
+    let pair = if surface.unix == UnixFamily::Any { SocketpairUnix } else { Socketpair };
     rows.push((libc::SYS_socketpair, "SYS_socketpair", pair));
     let socket = match surface {
-        FilterSurface { internet: false, unix: false, .. } => Eacces,
+        FilterSurface { internet: false, unix: UnixFamily::None, .. } => Eacces,
         FilterSurface { internet, unix, .. } => Socket { internet, unix },
     };
     rows.push((libc::SYS_socket, "SYS_socket", socket));
+    if surface.unix == UnixFamily::Connected {
+        rows.push((libc::SYS_connect, "SYS_connect", Watch));
+    }
     rows.extend(only_here(surface));
     rows
 }
@@ -145,13 +159,12 @@ fn kernel_surface(surface: FilterSurface) -> Vec<CallRow> {
     rows.extend(rows![Eperm; SYS_bpf SYS_perf_event_open SYS_userfaultfd SYS_add_key
         SYS_request_key SYS_keyctl SYS_fanotify_init SYS_open_by_handle_at SYS_memfd_secret
         SYS_lookup_dcookie SYS_nfsservctl SYS_vhangup]);
-    // Calls on other processes. Landlock already stops most of them between domains, but
-    // not kcmp and the advice calls. Tracers work without process_vm_*.
-    if surface.inside == RoomInterior::Commands {
-        rows.extend(rows![Enosys; SYS_process_vm_readv SYS_process_vm_writev]);
-        rows.extend(rows![Eperm; SYS_pidfd_getfd]);
+    // Calls on other processes. Landlock stops tracing and the calls that need the same right
+    // between domains, but not kcmp and the advice calls.
+    if surface.inside != RoomInterior::Commands {
+        rows.extend(rows![Eperm; SYS_ptrace]);
     }
-    rows.extend(rows![Eperm; SYS_ptrace SYS_process_madvise SYS_process_mrelease SYS_kcmp SYS_migrate_pages]);
+    rows.extend(rows![Eperm; SYS_process_madvise SYS_process_mrelease SYS_kcmp SYS_migrate_pages]);
     rows.push((libc::SYS_prlimit64, "SYS_prlimit64", OwnPid));
     rows.push((libc::SYS_setpriority, "SYS_setpriority", OwnPriority));
     rows.push((libc::SYS_ioprio_set, "SYS_ioprio_set", OwnIoPriority));

@@ -27,14 +27,15 @@ fn errno(number: i32) -> u32 {
 
 const CLOSED: FilterSurface = FilterSurface {
     internet: false,
-    unix: false,
+    unix: UnixFamily::None,
     in_room: false,
     frozen: false,
     inside: RoomInterior::Commands,
     watched: None,
 };
 const INTERNET: FilterSurface = FilterSurface { internet: true, ..CLOSED };
-const ROOM: FilterSurface = FilterSurface { internet: true, unix: true, in_room: true, ..CLOSED };
+const ROOM: FilterSurface =
+    FilterSurface { internet: true, unix: UnixFamily::Any, in_room: true, ..CLOSED };
 const NESTING: FilterSurface = FilterSurface { inside: RoomInterior::Rooms, ..ROOM };
 const MONITORS: FilterSurface = FilterSurface { inside: RoomInterior::Monitors, ..ROOM };
 const LOOKS: FilterSurface = FilterSurface { watched: Some(WatchedCalls::Looks), ..CLOSED };
@@ -295,7 +296,6 @@ fn a_room_with_rooms_inside_may_make_but_not_join_namespaces() {
     }
     for call in [libc::SYS_pidfd_getfd, libc::SYS_process_vm_readv] {
         assert_eq!(ask(MONITORS, call, [0; 6]), RET_ALLOW, "{call}");
-        assert_ne!(ask(ROOM, call, [0; 6]), RET_ALLOW, "{call}");
     }
 }
 
@@ -342,14 +342,29 @@ fn every_look_at_a_path_is_watched_and_none_at_a_descriptor() {
     }
 }
 
+/// Landlock confines tracers to their own domain.
 #[test]
-fn memory_of_others_is_left_to_monitors_alone() {
-    for number in [libc::SYS_process_vm_readv, libc::SYS_process_vm_writev] {
-        for surface in [CLOSED, ROOM, WATCHED, LOOKS] {
-            assert_eq!(ask(surface, number, [0; 6]), errno(libc::ENOSYS));
-        }
-        assert_eq!(ask(MONITORS, number, [0; 6]), RET_ALLOW);
+fn processes_are_traced_except_where_launchers_run() {
+    for surface in [CLOSED, ROOM, WATCHED, LOOKS] {
+        assert_eq!(ask(surface, libc::SYS_ptrace, [0; 6]), RET_ALLOW);
+        assert_eq!(ask(surface, libc::SYS_process_vm_readv, [0; 6]), RET_ALLOW);
+        assert_eq!(ask(surface, libc::SYS_kcmp, [0; 6]), errno(libc::EPERM));
     }
+    for surface in [MONITORS, NESTING] {
+        assert_eq!(ask(surface, libc::SYS_ptrace, [0; 6]), errno(libc::EPERM));
+    }
+}
+
+#[test]
+fn own_unix_sockets_are_connected_by_the_monitor() {
+    const OWN: FilterSurface = FilterSurface { unix: UnixFamily::Connected, ..ROOM };
+    let socket = |kind: u64| ask(OWN, libc::SYS_socket, [1, kind, 0, 0, 0, 0]);
+    assert_eq!([socket(1), socket(5), socket(0o2_004_001)], [RET_ALLOW; 3]);
+    assert_eq!([socket(2), socket(3)], [errno(libc::EACCES); 2]);
+    assert_eq!(ask(OWN, libc::SYS_connect, [0; 6]), RET_USER_NOTIF);
+    assert_eq!(ask(ROOM, libc::SYS_connect, [0; 6]), RET_ALLOW);
+    let pair = |kind: u64| ask(OWN, libc::SYS_socketpair, [1, kind, 0, 0, 0, 0]);
+    assert_eq!([pair(1), pair(2)], [RET_ALLOW, errno(libc::EACCES)]);
 }
 
 #[test]

@@ -1,0 +1,128 @@
+//! `connect`, in rooms that have unix sockets of their own.
+//!
+//! A unix socket on a path has the rights of its server. A process outside may have made one
+//! in the project. So a command connects only to a socket that was made in the network
+//! namespace of its own room. The kernel tells which these are (`sock_diag`), and the monitor
+//! compares the inode that it holds open. Abstract names belong to a network namespace
+//! anyway.
+//!
+//! The monitor connects in the caller's place, on a copy of the caller's descriptor. If the
+//! kernel carried the call out itself, another thread could exchange the address or the
+//! descriptor. So this holds for internet sockets too. A connect may block, so each has a
+//! thread of its own.
+//!
+//! The server sees the user of the caller as its peer, and the number of the launcher
+//! instead of the caller's. Datagram sockets could send to any path without `connect`, so the
+//! filter permits none.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use rustix::fs::{FileType, fstat};
+use rustix::io::Errno;
+
+use super::super::sys::{self, SeccompNotice, SocketFacts};
+use super::MonitorState;
+use super::act::itself;
+use super::call::CallPath;
+use super::caller::CallingProcess;
+use super::place::{CallPlace, PathFinder, hold};
+
+/// Connects that may wait at the same time.
+const MAX_WAITING_CONNECTS: usize = 200;
+/// `sizeof(struct sockaddr_storage)`; the kernel accepts no longer address.
+const MAX_ADDRESS_BYTES: usize = 128;
+/// The bytes before the path in `struct sockaddr_un`.
+const FAMILY_BYTES: usize = 2;
+
+/// Answers a `connect`, now or in a thread of its own.
+pub(super) fn connect(shared: &Arc<MonitorState>, notice: &SeccompNotice) -> Result<(), Errno> {
+    let caller = CallingProcess::of_notice(shared, notice);
+    let [fd, at, length, ..] = notice.args;
+    let length = length as u32 as usize;
+    if length > MAX_ADDRESS_BYTES {
+        return Err(Errno::INVAL);
+    }
+    let fd = fd as u32 as i32;
+    let socket = match caller.same_descriptor(fd) {
+        Some(socket) => socket,
+        None => caller.descriptor(fd)?,
+    };
+    let facts = SocketFacts::of(&socket)?;
+    let address = caller.bytes(at, length)?;
+    let target = match unix_path(&facts, &address) {
+        Some(path) => ConnectTarget::Socket(find_own_socket(shared, &caller, path)?),
+        None => ConnectTarget::Address(address),
+    };
+    // A descriptor of another network namespace comes from another room.
+    if !shared.diagnosis.as_ref().is_some_and(|own| own.is_of_same_network(&facts)) {
+        return Err(Errno::ACCESS);
+    }
+    if !sys::is_valid(&shared.listener, notice.id) {
+        return Err(Errno::SRCH);
+    }
+    if Arc::strong_count(shared) > MAX_WAITING_CONNECTS {
+        return Err(Errno::AGAIN);
+    }
+    let (shared, id) = (shared.clone(), notice.id);
+    let thread = std::thread::Builder::new().stack_size(64 * 1024);
+    let started = thread.spawn(move || {
+        let done = target.connect(&shared, &socket);
+        // A program that the caller starts next must find no copy of its descriptor.
+        drop(socket);
+        match done {
+            Ok(()) => sys::answer(&shared.listener, id, 0),
+            Err(error) => shared.refuse(id, error),
+        }
+    });
+    started.map(drop).map_err(|_| Errno::AGAIN)
+}
+
+enum ConnectTarget {
+    Socket(OwnedFd),
+    Address(Vec<u8>),
+}
+
+impl ConnectTarget {
+    fn connect(&self, shared: &MonitorState, socket: &OwnedFd) -> Result<(), Errno> {
+        match self {
+            Self::Address(address) => sys::connect_to(socket, address),
+            Self::Socket(object) => {
+                // The host's /proc/self/fd has no path in the room, so this thread goes there.
+                sys::use_own_directory()?;
+                rustix::process::fchdir(&shared.held)?;
+                sys::connect_to_path(socket, itself(object).as_bytes())
+            }
+        }
+    }
+}
+
+/// The path in the address of a unix socket. `None` for an abstract name and for other
+/// families, where the kernel finds no path.
+fn unix_path<'a>(facts: &SocketFacts, address: &'a [u8]) -> Option<&'a [u8]> {
+    let path = address.get(FAMILY_BYTES..)?;
+    if facts.domain != libc::AF_UNIX || path.first().is_none_or(|first| *first == 0) {
+        return None;
+    }
+    path.split(|byte| *byte == 0).next()
+}
+
+/// Holds a socket that was made in the caller's own network namespace.
+fn find_own_socket(
+    shared: &MonitorState,
+    caller: &CallingProcess<'_>,
+    path: &[u8],
+) -> Result<OwnedFd, Errno> {
+    let spot = CallPath { dir: libc::AT_FDCWD, path: Some(path.to_vec()) };
+    let place = PathFinder::looking(caller, shared.sight.as_ref()).find(spot, true)?;
+    let object = match place.shown(Errno::NOENT)? {
+        CallPlace::Opened(_) => return Err(Errno::CONNREFUSED),
+        place => hold(place)?,
+    };
+    let meta = fstat(&object)?;
+    if FileType::from_raw_mode(meta.st_mode) != FileType::Socket {
+        return Err(Errno::CONNREFUSED);
+    }
+    let own = shared.diagnosis.as_ref().ok_or(Errno::ACCESS)?;
+    if own.has_socket(meta.st_dev, meta.st_ino)? { Ok(object) } else { Err(Errno::ACCESS) }
+}
