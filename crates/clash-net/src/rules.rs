@@ -103,6 +103,17 @@ impl HostRules {
         effects.min().unwrap_or(Effect::Deny)
     }
 
+    /// The names that rules allow, without those that stand only for subdomains.
+    pub fn allowed_names(&self) -> Vec<DomainName> {
+        let NetworkAccess::Hosts { rules, .. } = &self.net else { return Vec::new() };
+        let names = rules.iter().filter(|rule| rule.effect == Effect::Allow);
+        let names = names.filter_map(|rule| match &rule.host {
+            HostPattern::Name(name) | HostPattern::Exact(name) => DomainName::parse(name),
+            _ => None,
+        });
+        names.filter(|name| self.judge_lookup(name) == Effect::Allow).collect()
+    }
+
     /// True if a rule is about exactly this name, and not about its subdomains.
     pub fn is_named(&self, name: &DomainName) -> bool {
         let NetworkAccess::Hosts { rules, .. } = &self.net else { return false };

@@ -32,6 +32,8 @@ pub(super) enum LookupWaiter {
     Datagram { peer: SocketAddr, query: DnsQuery },
     Stream { connection: (u32, u16), query: DnsQuery },
     Proxy { connection: (u32, u16) },
+    /// The gate itself, at its start.
+    Nobody,
 }
 
 #[derive(Debug)]

@@ -24,7 +24,7 @@ use rustix::net::sockopt::{
 };
 use rustix::net::{RecvFlags, SocketFlags, acceptfrom_with, bind, listen, recv};
 
-use crate::dns::DnsQuery;
+use crate::dns::{DnsQuery, RecordKind};
 use crate::name::DomainName;
 use crate::pins::Pins;
 use crate::record::{ConnectionRecord, Denial};
@@ -32,7 +32,7 @@ use crate::rules::HostRules;
 use crate::upstream::Upstream;
 use connection::Connection;
 use flow::RelayMemory;
-use lookup::{Lookup, LookupCache};
+use lookup::{Lookup, LookupCache, LookupWaiter};
 use names::AskedNames;
 use poll::{EventQueue, Token, TokenKind};
 use slots::Slots;
@@ -234,6 +234,7 @@ impl<H: GateHost> Gate<H> {
     /// Carries connections until the room ends.
     pub fn run(&mut self, control: impl AsFd) -> Result<(), Errno> {
         self.queue.watch(control.as_fd(), Token::new(TokenKind::Control, 0, 0))?;
+        self.pin_few_names();
         let mut events = Vec::new();
         let mut last = None;
         loop {
@@ -382,6 +383,20 @@ impl<H: GateHost> Gate<H> {
                 && self.rules.check_address(address, lookup::is_own(address)).is_ok()
             {
                 self.pin(&name, address);
+            }
+        }
+    }
+
+    /// Resolves the names of a sandbox with few hosts at the start, so that programs which
+    /// know their addresses already can dial them.
+    fn pin_few_names(&mut self) {
+        const MAX_EAGER_NAMES: usize = 3;
+        let names = self.rules.allowed_names();
+        if names.len() <= MAX_EAGER_NAMES {
+            for name in names {
+                for kind in [RecordKind::V4, RecordKind::V6] {
+                    self.look_up(&name, kind, LookupWaiter::Nobody);
+                }
             }
         }
     }

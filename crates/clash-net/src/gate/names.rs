@@ -189,7 +189,7 @@ impl<H: GateHost> Gate<H> {
             LookupWaiter::Stream { connection, query } => {
                 self.answer_stream(connection, &query.answer(answer));
             }
-            LookupWaiter::Proxy { .. } => {}
+            LookupWaiter::Proxy { .. } | LookupWaiter::Nobody => {}
         }
     }
 }
@@ -197,7 +197,7 @@ impl<H: GateHost> Gate<H> {
 fn waiter_kind(waiter: &LookupWaiter) -> RecordKind {
     match waiter {
         LookupWaiter::Datagram { query, .. } | LookupWaiter::Stream { query, .. } => query.kind,
-        LookupWaiter::Proxy { .. } => RecordKind::V4,
+        LookupWaiter::Proxy { .. } | LookupWaiter::Nobody => RecordKind::V4,
     }
 }
 
