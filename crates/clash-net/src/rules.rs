@@ -156,6 +156,15 @@ impl HostRules {
         }
     }
 
+    /// True if names may use an address on this port: a public one always, any other one only
+    /// if a rule grants the address itself.
+    pub fn opens_to_names(&self, address: IpAddr, port: u16, is_own: bool) -> bool {
+        match self.by_address(address, port) {
+            Some(effect) => effect == Effect::Allow,
+            None => AddressKind::of(address) == AddressKind::Public && !is_own,
+        }
+    }
+
     /// Judges a dialled address. `names` are the names that led to it in this room.
     pub fn judge_address(
         &self,
@@ -171,7 +180,10 @@ impl HostRules {
         let allowed = |name: &&DomainName| self.judge_name(name, port) == Effect::Allow;
         let allowed: Vec<DomainName> = names.iter().filter(allowed).cloned().collect();
         if !allowed.is_empty() {
-            return AddressVerdict::For(allowed);
+            return match AddressKind::of(address) {
+                AddressKind::Public => AddressVerdict::For(allowed),
+                kind => AddressVerdict::Denied(Denial::Kind(kind)),
+            };
         }
         if !names.is_empty() {
             return AddressVerdict::Denied(Denial::Port);
@@ -228,6 +240,9 @@ mod tests {
         assert_eq!(judge("10.1.2.3", 443, &[]), AddressVerdict::Granted);
         assert_eq!(judge("::ffff:10.1.2.3", 443, &[]), AddressVerdict::Granted);
         assert_eq!(judge("10.1.2.3", 22, &[]), AddressVerdict::Denied(Denial::Unpinned));
+        // The rule about addresses grants another port.
+        let private = AddressVerdict::Denied(Denial::Kind(AddressKind::Private));
+        assert_eq!(judge("10.1.2.3", 80, &["a.test"]), private);
         assert_eq!(judge("203.0.113.9", 443, &["a.test"]), AddressVerdict::Denied(Denial::Address));
         let check = |text: &str| rules.check_address(text.parse().unwrap(), false);
         assert_eq!(check("10.1.2.3"), Ok(()));

@@ -266,9 +266,15 @@ impl Connection {
         memory: &mut super::flow::RelayMemory,
     ) -> Result<FlowState, ConnectionFault> {
         while self.read_early(crate::tls::MAX_HELLO_BYTES)? {}
-        let has_ended = self.up.has_ended();
-        if !has_ended && !self.check_hello()? {
-            return Ok(FlowState::Waiting);
+        let is_checked = match self.early.is_empty() {
+            true => self.up.has_ended(),
+            false => self.check_hello()?,
+        };
+        match (is_checked, self.up.has_ended()) {
+            (true, _) => {}
+            (false, false) => return Ok(FlowState::Waiting),
+            // The end of the stream, in the middle of what may be another host's name.
+            (false, true) => return Err(Denial::Nameless.into()),
         }
         self.inspection = Inspection::Nothing;
         let early = std::mem::take(&mut self.early);
@@ -416,6 +422,10 @@ impl<H: GateHost> Gate<H> {
         match self.rules.judge_address(address, port, self.pins.names(address)) {
             AddressVerdict::Granted => {
                 connection.name = self.pins.names(address).first().map(ToString::to_string);
+            }
+            AddressVerdict::For(_) if self.own.contains(&address) => {
+                self.refuse(connection, Denial::Own);
+                return None;
             }
             AddressVerdict::For(names) => connection.inspect_for(names),
             AddressVerdict::Ask => {

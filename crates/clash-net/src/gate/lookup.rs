@@ -29,9 +29,17 @@ const MAX_OPEN: usize = 256;
 /// The party that waits for an answer.
 #[derive(Clone, Debug)]
 pub(super) enum LookupWaiter {
-    Datagram { peer: SocketAddr, query: DnsQuery },
-    Stream { connection: (u32, u16), query: DnsQuery },
-    Proxy { connection: (u32, u16) },
+    Datagram {
+        peer: SocketAddr,
+        query: DnsQuery,
+    },
+    Stream {
+        connection: (u32, u16),
+        query: DnsQuery,
+    },
+    Proxy {
+        connection: (u32, u16),
+    },
     /// The gate itself, at its start.
     Nobody,
 }
@@ -234,7 +242,7 @@ impl<H: GateHost> Gate<H> {
         let mut kept = Vec::new();
         let mut refused = None;
         for address in addresses {
-            match self.rules.check_address(address, is_own(address)) {
+            match self.check_address(address) {
                 Ok(()) if has_route(address) => kept.push(address),
                 Ok(()) => {}
                 Err(denial) => refused = Some((address, denial)),

@@ -146,6 +146,8 @@ pub struct Gate<H> {
     /// The addresses and ports with a listener, and the ports with one on all addresses.
     open: HashSet<SocketAddr>,
     wide: HashSet<u16>,
+    /// Addresses of this machine that names led to.
+    own: HashSet<IpAddr>,
     spare_v4: Vec<OwnedFd>,
     spare_v6: Vec<OwnedFd>,
     sightings: Vec<OwnedFd>,
@@ -189,6 +191,7 @@ impl<H: GateHost> Gate<H> {
             listeners: Vec::new(),
             open: HashSet::new(),
             wide: HashSet::new(),
+            own: HashSet::new(),
             spare_v4,
             spare_v6,
             sightings,
@@ -362,7 +365,11 @@ impl<H: GateHost> Gate<H> {
         for port in self.rules.ports().to_vec() {
             let at = SocketAddr::new(address, port);
             let is_open = self.wide.contains(&port) || self.open.contains(&at);
-            if is_open || self.rules.judge_name(name, port) == clash_policy::Effect::Deny {
+            let is_own = self.own.contains(&address);
+            if is_open
+                || !self.rules.opens_to_names(address, port, is_own)
+                || self.rules.judge_name(name, port) == clash_policy::Effect::Deny
+            {
                 continue;
             }
             let spare = if at.is_ipv4() { self.spare_v4.len() } else { self.spare_v6.len() };
@@ -380,11 +387,20 @@ impl<H: GateHost> Gate<H> {
         const MAX_LINES: usize = 20_000;
         for (address, name) in self.upstream.hosts().into_iter().take(MAX_LINES) {
             if self.rules.judge_lookup(&name) == clash_policy::Effect::Allow
-                && self.rules.check_address(address, lookup::is_own(address)).is_ok()
+                && self.check_address(address).is_ok()
             {
                 self.pin(&name, address);
             }
         }
+    }
+
+    /// Checks an address that a name leads to, and remembers whether this machine has it.
+    fn check_address(&mut self, address: IpAddr) -> Result<(), Denial> {
+        let is_own = lookup::is_own(address);
+        if is_own {
+            self.own.insert(address.to_canonical());
+        }
+        self.rules.check_address(address, is_own)
     }
 
     /// Resolves the names of a sandbox with few hosts at the start, so that programs which

@@ -11,7 +11,8 @@
 //! ```
 //!
 //! Not run: the classes E and Q, whose files in the project a command is meant to write.
-//! L and M need a network policy and the hook.
+//! M needs the hook. The classes K and L and the utility U18 also run against a sandbox with
+//! host rules.
 //!
 //! Needs root, because the runner makes namespaces and accounts, and python3.
 
@@ -46,6 +47,16 @@ sandbox(
     net = deny(),
     protect = ["Dockerfile"],
     limits = {"memory": "4G", "processes": 400, "file_size": "2G"},
+)
+"#;
+
+/// The project, and one host.
+const HOSTS_POLICY: &str = r#"
+sandbox(
+    name = "hosts",
+    default = deny(),
+    fs = {subpath("$PWD", follow_worktrees = True): allow(FULL)},
+    net = ["allowed.test"],
 )
 "#;
 
@@ -182,7 +193,8 @@ impl Kit {
         }
         let config = dir.path().join("config/clash");
         fs::create_dir_all(&config).unwrap();
-        fs::write(config.join("policy.star"), [POLICY, &uncounted()].concat()).unwrap();
+        fs::write(config.join("policy.star"), [POLICY, &uncounted(), HOSTS_POLICY].concat())
+            .unwrap();
         Some(Self { runner, dir })
     }
 
@@ -315,6 +327,28 @@ fn probes_of_a_developer_without_namespaces_are_not_worse_than_recorded() {
 #[test]
 fn probes_of_root_without_namespaces_are_not_worse_than_recorded() {
     compare(Who::RootWithoutNamespaces);
+}
+
+#[test]
+fn host_rules_hold_against_every_network_probe() {
+    let Some(kit) = Kit::here() else { return };
+    for options in [&[][..], &["--as-root"]] {
+        let report = kit.dir.path().join("hosts.json");
+        let wrap = format!(
+            "/usr/bin/env XDG_CONFIG_HOME={} {} sandbox exec hosts --",
+            kit.dir.path().join("config").display(),
+            kit.dir.path().join("clash").display()
+        );
+        let mut command = Command::new("python3");
+        command.arg(&kit.runner).args(["--quiet", "--net", "--only", "K,L,U07,U18"]);
+        command.args(["--wrap", &wrap, "--json"]).arg(&report).args(options);
+        let output = command.stdin(Stdio::null()).output().unwrap();
+        let text =
+            fs::read_to_string(&report).unwrap_or_else(|error| panic!("{error}: {output:?}"));
+        let rows = serde_json::from_str::<Report>(&text).unwrap().results;
+        let bad: Vec<&Row> = rows.iter().filter(|row| !is_good(&row.status)).collect();
+        assert!(bad.is_empty() && rows.len() >= 58, "{options:?}: {bad:?}");
+    }
 }
 
 #[test]
