@@ -8,6 +8,7 @@ mod init;
 mod install;
 mod learn;
 pub(crate) mod log;
+mod net;
 mod policy;
 mod run;
 mod sandbox;
@@ -69,6 +70,8 @@ enum ClashVerb {
     Log(log::Args),
     /// List the sessions of agents, or show one
     Session(session::Args),
+    /// Show the hosts that a sandbox reaches, and the latest connections
+    Net(net::Args),
     /// Run a command in a named sandbox, or look at sandboxes
     Sandbox(sandbox::Args),
     /// List or remove the caches that projects have of their own
@@ -134,6 +137,7 @@ impl ClashVerb {
             Self::Learn(args) => args.run(out),
             Self::Log(args) => args.run(out),
             Self::Session(args) => args.run(out),
+            Self::Net(args) => args.run(out),
             Self::Cache(args) => args.run(out),
             Self::Asks(args) => args.run(out),
             Self::Answer(args) => args.run(out),
