@@ -298,3 +298,22 @@ fn copy_some(
     }
     Ok(())
 }
+
+#[test]
+fn a_refused_host_is_told_and_recorded() {
+    for who in Who::both() {
+        let m = Machine::new(who).policy(
+            "web = sandbox(name = \"web\", fs = {\"$PWD\": allow()}, net = [\"allowed.test\"])\n\
+             settings(default = allow(), default_sandbox = web)",
+        );
+        let ran = m.clash(["sandbox", "exec", "web", "--", "getent", "hosts", "evil.test"]);
+        assert!(
+            ran.stderr.contains(
+                "clash: getent → evil.test is not in sandbox `web`; allowed: allowed.test; to allow \
+                 it: clash sandbox allow web host evil.test"
+            ),
+            "{ran:?}"
+        );
+        m.clash(["net", "web"]).succeeds().says("allow  allowed.test  ports 443, 80");
+    }
+}
