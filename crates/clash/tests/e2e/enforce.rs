@@ -301,8 +301,8 @@ fn copy_some(
 
 #[test]
 fn a_refused_host_is_told_and_recorded() {
-    for who in Who::both() {
-        let m = Machine::new(who).policy(
+    as_each_user(|m| {
+        let m = m.policy(
             "web = sandbox(name = \"web\", fs = {\"$PWD\": allow()}, net = [\"allowed.test\"])\n\
              settings(default = allow(), default_sandbox = web)",
         );
@@ -315,5 +315,5 @@ fn a_refused_host_is_told_and_recorded() {
             "{ran:?}"
         );
         m.clash(["net", "web"]).succeeds().says("allow  allowed.test  ports 443, 80");
-    }
+    });
 }
