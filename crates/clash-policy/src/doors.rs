@@ -1,13 +1,17 @@
 //! Programs that a policy has rules about, and the doors of a sandbox.
 //!
 //! A room of a sandbox has a door in the place of each program whose rules differ from the
-//! rights of that sandbox. Rules about patterns of names give no doors.
+//! rights of that sandbox. A rule about a pattern of names, for example `git-*`, is a rule
+//! about each program whose name matches. A pattern without letters, for example `*`, says
+//! nothing about a program and gives no doors.
 
 use std::collections::BTreeMap;
 
 use crate::decide::DecideError;
 use crate::effect::Effect;
-use crate::ir::{EdgeMatcher, IrError, IrImage, NodeRef};
+use crate::ir::{EdgeMatcher, EdgeRef, IrError, IrImage, NodeRef};
+use crate::pattern::glob_matches;
+use crate::regex;
 use crate::rule::KeySubject;
 use crate::sandbox::Sandbox;
 
@@ -20,13 +24,84 @@ pub struct RuledProgram {
     pub sandboxes: Vec<String>,
 }
 
+impl RuledProgram {
+    const FREE: Self = Self { strictest: Effect::Allow, sandboxes: Vec::new() };
+
+    fn add(&mut self, other: &Self) {
+        self.strictest = self.strictest.max(other.strictest);
+        for sandbox in &other.sandboxes {
+            if !self.sandboxes.contains(sandbox) {
+                self.sandboxes.push(sandbox.clone());
+            }
+        }
+    }
+}
+
+/// The programs that a policy has rules about.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RuledPrograms {
+    /// The programs that rules name literally.
+    pub named: BTreeMap<String, RuledProgram>,
+    patterns: Vec<(NamePattern, RuledProgram)>,
+}
+
+/// A pattern of program names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct NamePattern {
+    text: String,
+    /// The compiled form, if the pattern is a regular expression.
+    regex: Option<Vec<u8>>,
+}
+
+impl RuledPrograms {
+    /// The rules about a program of this name. `None` if there are none.
+    pub fn rules_about(&self, name: &str) -> Option<RuledProgram> {
+        let mut found = self.named.get(name).cloned();
+        for (pattern, rules) in &self.patterns {
+            if pattern.matches(name) {
+                found.get_or_insert(RuledProgram::FREE).add(rules);
+            }
+        }
+        found
+    }
+
+    /// The programs and the patterns of names, as a person reads them.
+    pub fn shown(self) -> impl Iterator<Item = (String, RuledProgram)> {
+        let patterns = self.patterns.into_iter().map(|(pattern, rules)| (pattern.text, rules));
+        self.named.into_iter().chain(patterns)
+    }
+
+    /// True if rules about patterns of names exist.
+    pub fn has_patterns(&self) -> bool {
+        !self.patterns.is_empty()
+    }
+}
+
+impl NamePattern {
+    /// `None` for a pattern that says nothing about a program of the search path.
+    fn new(edge: &EdgeRef<'_>) -> Option<Self> {
+        let regex = (edge.matcher == EdgeMatcher::Regex).then(|| edge.extra().to_vec());
+        let is_glob = edge.matcher == EdgeMatcher::Glob && !edge.text.contains('/');
+        let names = edge.text.chars().any(char::is_alphanumeric);
+        let is_pattern = names && (is_glob || regex.is_some());
+        is_pattern.then(|| Self { text: edge.text.to_owned(), regex })
+    }
+
+    fn matches(&self, name: &str) -> bool {
+        match &self.regex {
+            Some(compiled) => regex::matches(compiled, name).unwrap_or(false),
+            None => glob_matches(&self.text, name),
+        }
+    }
+}
+
 /// The compiler makes no deeper trees.
 const MAX_TREE_DEPTH: usize = 200;
 
-/// The programs that the rules of a policy name literally, from all layers, also untrusted
-/// ones. An allow and a deny both count.
-pub fn ruled_programs(ir: IrImage<'_>) -> Result<BTreeMap<String, RuledProgram>, DecideError> {
-    let mut programs = BTreeMap::new();
+/// The programs that the rules of a policy are about, from all layers, also untrusted ones.
+/// An allow and a deny both count.
+pub fn ruled_programs(ir: IrImage<'_>) -> Result<RuledPrograms, DecideError> {
+    let mut programs = RuledPrograms::default();
     for layer in ir.layers() {
         for group in layer?.groups()? {
             find_programs(&group?.root()?, MAX_TREE_DEPTH, &mut programs)?;
@@ -35,11 +110,11 @@ pub fn ruled_programs(ir: IrImage<'_>) -> Result<BTreeMap<String, RuledProgram>,
     Ok(programs)
 }
 
-/// Adds the programs whose names are literal first words below a node.
+/// Adds the programs that first words below a node name, and the patterns of first words.
 fn find_programs(
     node: &NodeRef<'_>,
     depth: usize,
-    programs: &mut BTreeMap<String, RuledProgram>,
+    programs: &mut RuledPrograms,
 ) -> Result<(), IrError> {
     let below = depth.checked_sub(1).ok_or(IrError::Damaged)?;
     if node.rule()?.is_some() {
@@ -50,16 +125,24 @@ fn find_programs(
         let next = edge.node()?;
         match (edge.subject, edge.matcher) {
             (KeySubject::Word, EdgeMatcher::Literal) => {
-                let known = RuledProgram { strictest: Effect::Allow, sandboxes: Vec::new() };
-                let program = programs.entry(edge.text.to_owned()).or_insert(known);
-                program.strictest = program.strictest.max(next.strictest()?);
-                add_sandboxes(&next, below, &mut program.sandboxes)?;
+                let named = programs.named.entry(edge.text.to_owned());
+                named.or_insert(RuledProgram::FREE).add(&rules_below(&next, below)?);
             }
-            (KeySubject::Word, _) => {}
+            (KeySubject::Word, _) => {
+                if let Some(pattern) = NamePattern::new(&edge) {
+                    programs.patterns.push((pattern, rules_below(&next, below)?));
+                }
+            }
             _ => find_programs(&next, below, programs)?,
         }
     }
     Ok(())
+}
+
+fn rules_below(node: &NodeRef<'_>, depth: usize) -> Result<RuledProgram, IrError> {
+    let mut rules = RuledProgram { strictest: node.strictest()?, ..RuledProgram::FREE };
+    add_sandboxes(node, depth, &mut rules.sandboxes)?;
+    Ok(rules)
 }
 
 /// Adds the sandboxes that rules below a node name, each once.

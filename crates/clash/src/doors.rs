@@ -49,8 +49,6 @@ pub(crate) enum DoorError {
 #[derive(Debug, Default)]
 pub(crate) struct DoorSet {
     pub(crate) directories: Vec<DoorDirectory>,
-    /// Programs of which rules refuse some arguments, or ask about them.
-    pub(crate) restricted: Vec<String>,
 }
 
 impl DoorSet {
@@ -67,10 +65,10 @@ impl DoorSet {
         if let Some(known) = Self::read(&list) {
             return Ok(known);
         }
-        let mut ruled = ruled_programs(policy.ir())?;
-        let restricted = ruled.iter().filter(|(_, rules)| rules.strictest > Effect::Allow);
-        let restricted = restricted.map(|(name, _)| name.clone()).collect();
-        ruled.retain(|name, rules| needs_door(sandbox, is_default, name, rules));
+        let ruled = ruled_programs(policy.ir())?;
+        let is_restricted = |name: &str| {
+            ruled.rules_about(name).is_some_and(|rules| rules.strictest > Effect::Allow)
+        };
         let sandboxes = policy.sandboxes().map_err(DecideError::from)?;
         let sandboxes = sandboxes.iter().map(|sandbox| sandbox.to_sandbox());
         let sandboxes = sandboxes.collect::<Result<Vec<_>, _>>().map_err(DecideError::from)?;
@@ -79,10 +77,26 @@ impl DoorSet {
             std::iter::once(sandbox).chain(named).any(|sandbox| can_execute(sandbox, path, world))
         };
         let names_in = |place: &Path| -> Vec<String> {
-            let here = ruled.iter().filter(|(name, rules)| executable(&place.join(name), rules));
-            here.map(|(name, _)| name.clone()).collect()
+            let names = match ruled.has_patterns() {
+                true => names_of_files(place),
+                false => ruled.named.keys().cloned().collect(),
+            };
+            let has_door = |name: &String| {
+                ruled.rules_about(name).is_some_and(|rules| {
+                    needs_door(sandbox, is_default, name, &rules)
+                        && executable(&place.join(name), &rules)
+                })
+            };
+            names.into_iter().filter(has_door).collect()
         };
-        let draft = DoorDraft { all: &all, list: &list, restricted, names_in: &names_in };
+        let git_is_restricted = is_restricted("git");
+        let draft = DoorDraft {
+            all: &all,
+            list: &list,
+            home: &dirs.home,
+            git_is_restricted,
+            names_in: &names_in,
+        };
         draft.make().map_err(|source| match door_program() {
             program if !program.exists() => DoorError::Missing { path: program },
             _ => DoorError::Make { path: all.clone(), source },
@@ -133,7 +147,6 @@ impl DoorSet {
                         return None;
                     }
                 }
-                RESTRICTED => set.restricted.extend(words.map(str::to_owned)),
                 DOORS => {
                     let doors = list.with_file_name(words.next()?);
                     let at = PathBuf::from(words.next()?);
@@ -150,14 +163,14 @@ impl DoorSet {
 
 /// The first words of the lines of a list.
 const STAMPED: &str = "stamp";
-const RESTRICTED: &str = "restricted";
 const DOORS: &str = "doors";
 
 /// Doors that are about to be made.
 struct DoorDraft<'a> {
     all: &'a Path,
     list: &'a Path,
-    restricted: Vec<String>,
+    home: &'a Path,
+    git_is_restricted: bool,
     names_in: &'a dyn Fn(&Path) -> Vec<String>,
 }
 
@@ -171,7 +184,7 @@ impl DoorDraft<'_> {
         let own = format!("{:x}.{}", fnv_hash(now().as_bytes()), std::process::id());
         create_private(&self.all.join(&own))?;
         let mut known: Vec<PathBuf> = Vec::new();
-        for path in search_directories() {
+        for path in search_directories(self.home) {
             let is_text = path.to_str().is_some_and(|text| !text.contains(['\t', '\n']));
             if !is_text {
                 continue;
@@ -181,7 +194,7 @@ impl DoorDraft<'_> {
             if known.contains(&place) {
                 continue;
             }
-            let found = programs(&place, &(self.names_in)(&place), &self.restricted);
+            let found = programs(&place, &(self.names_in)(&place), self.git_is_restricted);
             if let Some(first) = found.first() {
                 let below = format!("{own}/{}", known.len());
                 let doors = self.all.join(&below);
@@ -200,9 +213,6 @@ impl DoorDraft<'_> {
                 let _ = writeln!(list, "{DOORS}\t{below}\t{place}\t{}", found.join("\t"));
             }
             known.push(place);
-        }
-        if !self.restricted.is_empty() {
-            let _ = writeln!(list, "{RESTRICTED}\t{}", self.restricted.join("\t"));
         }
         write_private(self.list, list.as_bytes())?;
         DoorSet::read(self.list).ok_or_else(|| io::ErrorKind::Interrupted.into())
@@ -278,15 +288,14 @@ fn link(program: &Path, to: &Path, first: &Path) -> io::Result<()> {
 
 /// The programs of these names in a directory. In the directory of git's own programs, also
 /// all other names of git, for example `git-push`, if rules restrict git.
-fn programs(place: &Path, names: &[String], restricted: &[String]) -> Vec<String> {
+fn programs(place: &Path, names: &[String], git_is_restricted: bool) -> Vec<String> {
     let is_program = |name: &&String| {
         let found = fs::metadata(place.join(name));
         found.is_ok_and(|meta| meta.is_file() && meta.mode() & 0o111 != 0)
     };
     let mut found: Vec<String> = names.iter().filter(is_program).cloned().collect();
     if is_git_core(place) {
-        let has_git = |names: &[String]| names.iter().any(|name| name == "git");
-        if !has_git(&found) || !has_git(restricted) {
+        if !git_is_restricted || !found.iter().any(|name| name == "git") {
             return Vec::new();
         }
         let entries = fs::read_dir(place).into_iter().flatten().flatten();
@@ -307,10 +316,21 @@ fn is_git_builtin(dir: &Path, name: &str) -> bool {
         && matches!((identity("git"), identity(name)), (Ok(a), Ok(b)) if a == b)
 }
 
-/// The directories of the search path and of the system.
-fn search_directories() -> Vec<PathBuf> {
+/// The names of the files of a directory.
+fn names_of_files(dir: &Path) -> Vec<String> {
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    let mut names: Vec<String> =
+        entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    names.sort();
+    names
+}
+
+/// The directories of the search path, of the system, and of toolchains in the home. They may
+/// not exist.
+fn search_directories(home: &Path) -> Vec<PathBuf> {
     let mut places: Vec<PathBuf> = Vec::new();
-    for path in env::path_list().into_iter().chain(SYSTEM_DIRECTORIES.map(PathBuf::from)) {
+    let named = env::path_list().into_iter().chain(SYSTEM_DIRECTORIES.map(PathBuf::from));
+    for path in named.chain(toolchain_directories(home)) {
         let of_git = GIT_CORE.map(|below| path.join(below));
         // Of git's directories, only those that exist.
         let of_git = of_git.into_iter().filter(|path| path.is_dir());
@@ -321,6 +341,50 @@ fn search_directories() -> Vec<PathBuf> {
         }
     }
     places
+}
+
+/// The programs of version managers, below the home; `*` stands for all versions. The
+/// interpreter of a virtual environment is one of them, although the search path may name
+/// only the version manager.
+const TOOLCHAINS: [&str; 11] = [
+    ".asdf/installs/*/*/bin",
+    ".cargo/bin",
+    ".local/share/fnm/node-versions/*/installation/bin",
+    ".local/share/mise/installs/*/*/bin",
+    ".local/share/uv/python/*/bin",
+    ".nvm/versions/node/*/bin",
+    ".pyenv/versions/*/bin",
+    ".rbenv/versions/*/bin",
+    ".rustup/toolchains/*/bin",
+    ".sdkman/candidates/*/*/bin",
+    ".volta/bin",
+];
+
+/// Directories of toolchains, at most. clash looks at each when a command starts.
+const MAX_TOOLCHAINS: usize = 64;
+
+/// The directories with programs of version managers, and the directories of versions, which
+/// change if a version is added.
+fn toolchain_directories(home: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for pattern in TOOLCHAINS {
+        let mut places = vec![home.to_path_buf()];
+        for part in pattern.split('/') {
+            let mut next = Vec::new();
+            for place in places {
+                if part != "*" {
+                    next.push(place.join(part));
+                    continue;
+                }
+                next.extend(names_of_files(&place).iter().map(|name| place.join(name)));
+                found.push(place);
+            }
+            places = next;
+        }
+        found.extend(places.into_iter().filter(|place| place.is_dir()));
+    }
+    found.truncate(MAX_TOOLCHAINS);
+    found
 }
 
 /// The state of a path. It changes if a directory gets another entry.
@@ -380,8 +444,8 @@ pub(crate) fn named_doors(
     let mut doors = Vec::new();
     for room in &sandboxes {
         for program in &room.doors {
-            let rules = ruled.get(program).into_iter().flat_map(|rules| &rules.sandboxes);
-            for behind in sandboxes.iter().filter(|it| rules.clone().any(|name| *name == it.name)) {
+            let Some(rules) = ruled.rules_about(program) else { continue };
+            for behind in sandboxes.iter().filter(|it| rules.sandboxes.contains(&it.name)) {
                 doors.push(NamedDoor {
                     program: program.clone(),
                     room: room.clone(),

@@ -514,6 +514,11 @@ impl<'a> EdgeRef<'a> {
         }
     }
 
+    /// The compiled form of a regular expression.
+    pub(crate) fn extra(&self) -> &'a [u8] {
+        self.extra
+    }
+
     /// The pattern of a key about paths; an error for other keys.
     pub fn path(&self) -> IrResult<PathPattern> {
         PathPattern::from_blob(self.extra)

@@ -12,9 +12,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use clash_policy::decide::{Decision, DecisionCause, SandboxMix, is_steering_alone};
-use clash_policy::doors::opens;
+use clash_policy::doors::{opens, ruled_programs};
+use clash_policy::judge::judge;
 use clash_policy::steering::{self, SandboxWidening};
-use clash_policy::{Action, Effect, JudgeContext, ProcessLifetime, Sandbox};
+use clash_policy::{Action, Effect, FileCaps, FileUse, JudgeContext, ProcessLifetime, Sandbox};
 use clash_sandbox::disk::Disk;
 use clash_sandbox::door::{DoorService, DoorVisit, DoorVisitor};
 use clash_sandbox::facts::{Facility, HostFacts};
@@ -24,7 +25,7 @@ use rustix::fs::{Mode, OFlags};
 
 use super::context::LaunchContext;
 use super::{LauncherError, RequestedCommand, sandbox_named};
-use crate::decision::{self, DecisionContext};
+use crate::decision::{self, DecisionContext, DecisionError, readable_in_a_room};
 use crate::doors::{DoorSet, judged_name};
 use crate::policy::LoadedPolicy;
 use crate::questions::{self, LiveQuestion, MAX_ANSWER_TIME, QuestionKind, QuestionOutcome};
@@ -75,7 +76,9 @@ impl AnsweredQuestions {
             else {
                 return false;
             };
-            let is_same = program.known().and_then(program_name) == Some(name);
+            let is_same = program
+                .known()
+                .is_some_and(|program| program == name || program_name(program) == Some(name));
             is_same && is_expansion(script, words, home)
         })
     }
@@ -246,15 +249,17 @@ impl RoomDoors<'_> {
         is_abandoned: &dyn Fn() -> bool,
     ) -> Result<DoorAnswer, LauncherError> {
         let AskedCommand { words, line, name, cwd, .. } = *asked;
-        let agent = self.context.session.as_ref().map_or("terminal", |session| &session.agent);
-        let action = Action::script(agent, &self.mode, line);
-        let session = self.context.session.as_ref().map(|session| session.dir.as_path());
-        // Without a known directory no relative name is resolved.
-        let known = cwd.unwrap_or(Path::new(""));
-        let scene = DecisionContext { project: &self.context.project, session, cwd: known };
-        let decision = decision::decide_by(self.policy, &self.context.dirs, scene, &action)?;
+        let decision = self.decide(line, cwd)?;
         if decision.effect == Effect::Deny {
             return Ok(DoorAnswer::Refused(say::reason(&decision)));
+        }
+        let script = cwd.map(|cwd| self.decide_script(words, cwd, &decision)).transpose()?;
+        let script = script.flatten();
+        let words = script.as_ref().map_or(words, |script| &script.words);
+        let door = script.as_ref().map_or(Some(name), |script| script.door.as_deref());
+        let decision = script.as_ref().map_or(&decision, |script| &script.decision);
+        if decision.effect == Effect::Deny {
+            return Ok(DoorAnswer::Refused(say::reason(decision)));
         }
         let is_steered = decision.parts.iter().any(|part| part.steered.is_some());
         let asks_by_rule = decision.parts.iter().any(|part| {
@@ -264,7 +269,7 @@ impl RoomDoors<'_> {
         let is_answered = !is_steered && self.answers.include(words, &self.context.dirs.home);
         if asks_by_rule
             && !is_answered
-            && let Err(refusal) = self.ask_live(asked, &decision, is_abandoned)
+            && let Err(refusal) = self.ask_live(asked, decision, is_abandoned)
         {
             return Ok(DoorAnswer::Refused(refusal));
         }
@@ -278,18 +283,53 @@ impl RoomDoors<'_> {
             **target != self.room.name
                 && !is_steered
                 && cwd.is_some()
-                && opens(self.room, self.is_default, name)
+                && door.map_or(self.is_default, |door| opens(self.room, self.is_default, door))
         });
         if self.depth >= MAX_DOOR_DEPTH {
             return Ok(DoorAnswer::Refused("too many sandboxes inside each other".to_owned()));
         }
+        let target = target.map(|target| sandbox_named(self.policy, target)).transpose()?;
+        let target = target.filter(|target| cwd.is_some_and(|cwd| self.shows(target, cwd)));
         match target {
-            Some(target) => Ok(DoorAnswer::Own(Box::new(sandbox_named(self.policy, target)?))),
-            None if !self.is_restricted(name) => Ok(DoorAnswer::Here),
+            Some(target) => Ok(DoorAnswer::Own(Box::new(target))),
+            None if !self.is_restricted(name)? => Ok(DoorAnswer::Here),
             // With the program's file, the room could run it with other arguments.
             None if cwd.is_some() => Ok(DoorAnswer::Own(Box::new(self.room.clone()))),
             None => Ok(DoorAnswer::Refused("the working directory is gone".to_owned())),
         }
+    }
+
+    /// Decides a command line in a directory. Without a known directory no relative name is
+    /// resolved.
+    pub(super) fn decide(&self, line: &str, cwd: Option<&Path>) -> Result<Decision, LauncherError> {
+        let session = self.context.session.as_ref();
+        let agent = session.map_or("terminal", |session| &session.agent);
+        let action = Action::script(agent, &self.mode, line);
+        let session = session.map(|session| session.dir.as_path());
+        let cwd = cwd.unwrap_or(Path::new(""));
+        let scene = DecisionContext { project: &self.context.project, session, cwd };
+        Ok(decision::decide_by(self.policy, &self.context.dirs, scene, &action)?)
+    }
+
+    /// True if a room of the sandbox shows a directory. A command in another one would not
+    /// start, for example git in a cache of cargo: it runs in the room of its caller.
+    fn shows(&self, sandbox: &Sandbox, cwd: &Path) -> bool {
+        let context = self.context;
+        let disk = Disk::default();
+        let places = context.dirs.places_unseen(&context.project, &disk);
+        let is_on_the_way = [&places.project, &places.home, &places.tmp]
+            .into_iter()
+            .any(|place| place.starts_with(cwd))
+            || cwd.starts_with(&places.tmp);
+        let baseline = readable_in_a_room();
+        let world = JudgeContext {
+            links: &disk,
+            baseline: &baseline,
+            ..JudgeContext::without_disk(&places)
+        };
+        let file = FileUse { path: cwd.to_path_buf(), needs: FileCaps::READ, caseless: false };
+        let judged = || judge(sandbox, &file, &world);
+        is_on_the_way || judged().is_ok_and(|verdict| verdict.effect == Effect::Allow)
     }
 
     /// Asks the user while the command waits. The error has the reason of the refusal, and
@@ -330,8 +370,9 @@ impl RoomDoors<'_> {
     }
 
     /// True if a rule refuses some arguments of a program, or asks about them.
-    fn is_restricted(&self, name: &str) -> bool {
-        self.set.restricted.iter().any(|known| known == name)
+    fn is_restricted(&self, name: &str) -> Result<bool, LauncherError> {
+        let rules = ruled_programs(self.policy.ir()).map_err(DecisionError::from)?;
+        Ok(rules.rules_about(name).is_some_and(|rules| rules.strictest > Effect::Allow))
     }
 
     /// The path of the visitor's working directory on the host. A room shows the session's
@@ -373,9 +414,9 @@ fn started_name(visitor: &DoorVisitor, program: &Path, name: &str) -> OsString {
     let given = visitor.arguments.first().cloned().unwrap_or_default();
     // Python searches its own program by this name, and would find the door on the search
     // path. A virtual environment would then lead to the door.
-    let is_on_path = visitor.door != program;
-    let finds_itself = is_on_path && name.starts_with("python");
-    if is_on_path && (finds_itself || Path::new(&given) == visitor.door) {
+    let is_bare = !given.as_encoded_bytes().contains(&b'/');
+    let finds_itself = is_bare && name.starts_with("python");
+    if visitor.door != program && (finds_itself || Path::new(&given) == visitor.door) {
         return program.as_os_str().to_owned();
     }
     let of_path = Path::new(&given).file_name().map(|name| name.to_string_lossy().into_owned());

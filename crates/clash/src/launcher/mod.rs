@@ -24,6 +24,7 @@ mod door;
 mod entries;
 mod error;
 pub(crate) mod gate;
+mod script_name;
 mod settings_check;
 mod shell_string;
 mod witness;

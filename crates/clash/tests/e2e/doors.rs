@@ -1,6 +1,7 @@
 //! Commands of one script run in sandboxes of their own, at any depth.
 
 mod live_questions;
+mod places;
 mod without_rooms;
 
 use std::os::unix::fs::PermissionsExt;

@@ -179,7 +179,7 @@ impl Args {
 fn doors_of(policy: &LoadedPolicy, room: &Sandbox) -> Result<Vec<(String, String)>, Failure> {
     let is_default = default_sandbox(policy.ir())?.name == room.name;
     let mut doors = Vec::new();
-    for (name, rules) in ruled_programs(policy.ir())? {
+    for (name, rules) in ruled_programs(policy.ir())?.shown() {
         if !needs_door(room, is_default, &name, &rules) {
             continue;
         }
