@@ -16,6 +16,8 @@
 
 mod options;
 
+pub use options::untamed;
+
 use std::path::{Path, PathBuf};
 
 use crate::action::FileUse;

@@ -312,8 +312,10 @@ fn is_git_core(dir: &Path) -> bool {
 /// True if `git-push` and its like are git itself under another name.
 fn is_git_builtin(dir: &Path, name: &str) -> bool {
     let identity = |name: &str| fs::metadata(dir.join(name)).map(|meta| (meta.dev(), meta.ino()));
-    name.starts_with("git-")
-        && matches!((identity("git"), identity(name)), (Ok(a), Ok(b)) if a == b)
+    // A program of its own that pushes.
+    name == "git-http-push"
+        || name.starts_with("git-")
+            && matches!((identity("git"), identity(name)), (Ok(a), Ok(b)) if a == b)
 }
 
 /// The names of the files of a directory.

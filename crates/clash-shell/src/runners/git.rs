@@ -124,11 +124,32 @@ pub(super) fn look_through_git(args: &[ShellWord]) -> Option<RunnerCommands> {
         }
         return Some(through);
     }
+    if let Some(pushed) = pushed_words(name, rest) {
+        let git_push = ["git", "push"].map(|word| ShellWord::Known(word.to_owned()));
+        let words = git_push.iter().chain(pushed).cloned();
+        through.inner.push(InnerCommand::program(&words.collect::<Vec<_>>()));
+        return Some(through);
+    }
     if SUBCOMMANDS.binary_search(&name).is_err() {
         return Some(through.hidden("git runs an alias or another program"));
     }
     add_subcommand_programs(name, rest, &mut through);
     unless_empty(through)
+}
+
+/// The arguments of a subcommand that sends commits to a remote as `git push` does. A rule
+/// about `push` holds for it.
+fn pushed_words<'a>(name: &str, args: &'a [ShellWord]) -> Option<&'a [ShellWord]> {
+    let verbs: &[&str] = match name {
+        "send-pack" | "http-push" => return Some(args),
+        "subtree" | "lfs" => &["push"],
+        "svn" => &["branch", "commit-diff", "dcommit", "set-tree", "tag"],
+        "p4" => &["submit"],
+        "cvsexportcommit" => return Some(args),
+        _ => return None,
+    };
+    let at = args.iter().position(|word| word.known().is_none_or(|text| verbs.contains(&text)))?;
+    args.get(at + 1..)
 }
 
 /// `None` if git runs no other command and stays in its directory.

@@ -20,7 +20,7 @@ use clash_sandbox::plan::{GrantReason, PathGrant, PlanRequest, SandboxPlan, Temp
 use clash_sandbox::witness;
 
 use super::context::LaunchContext;
-use super::door::{AnsweredQuestions, DoorPlace, RoomDoors, real_file};
+use super::door::{self, DoorPlace, NamedCommands, RoomDoors, real_file};
 use super::gate::GateLedger;
 use super::{LauncherError, Never, RequestedCommand};
 use crate::decision::{DecisionError, readable_in_a_room};
@@ -61,8 +61,10 @@ impl LaunchContext {
         command: &RequestedCommand<'_>,
         environment: Vec<(OsString, OsString)>,
     ) -> Result<Never, LauncherError> {
-        let (answers, mode) = (outer.answers.clone(), outer.mode.clone());
+        let (answers, mode) = (outer.named.clone(), outer.mode.clone());
         let doors = self.doors(outer.policy, sandbox, None, answers, mode, outer.depth + 1)?;
+        let is_push = door::is_push(command.script);
+        let doors = doors.map(|doors| RoomDoors { is_push, ..doors });
         let program = Path::new(command.program);
         let has_door = doors.as_ref().is_some_and(|doors| doors.set.name_at(program).is_some());
         let file = has_door.then(|| real_file(program)).transpose();
@@ -83,7 +85,7 @@ impl LaunchContext {
         policy: &'a LoadedPolicy,
         room: &'a Sandbox,
         mix: Option<&SandboxMix>,
-        answers: AnsweredQuestions,
+        answers: NamedCommands,
         mode: String,
         depth: u32,
     ) -> Result<Option<RoomDoors<'a>>, LauncherError> {
@@ -114,9 +116,10 @@ impl LaunchContext {
             set,
             places: RefCell::default(),
             mix: mix.cloned(),
-            answers,
+            named: answers,
             mode,
             depth,
+            is_push: false,
         }))
     }
 

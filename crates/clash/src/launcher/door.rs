@@ -55,22 +55,25 @@ const HARMLESS_VARIABLES: [&str; 13] = [
     "TZ",
 ];
 
-/// The commands of a script about which the policy asked, and the user said yes.
+/// The commands that a script itself names.
 #[derive(Clone, Debug, Default)]
-pub(super) struct AnsweredQuestions(Vec<Vec<ShellWord>>);
+pub(super) struct NamedCommands {
+    all: Vec<Vec<ShellWord>>,
+    /// Those about which the policy asked, and the user said yes.
+    answered: Vec<Vec<ShellWord>>,
+}
 
-impl AnsweredQuestions {
+impl NamedCommands {
     pub(super) fn of_script(script: &str, decision: &Decision) -> Self {
-        if decision.effect < Effect::Ask {
-            return Self::default();
-        }
-        let asked = decision.parts.iter().zip(clash_shell::find_commands(script));
+        let commands = clash_shell::find_commands(script);
+        let all = commands.iter().map(|command| command.words.clone()).collect();
+        let asked = decision.parts.iter().zip(commands);
         let asked = asked.filter(|(part, _)| part.effect == Effect::Ask);
-        Self(asked.map(|(_, command)| command.words).collect())
+        Self { all, answered: asked.map(|(_, command)| command.words).collect() }
     }
 
-    fn include(&self, words: &[String], home: &Path) -> bool {
-        self.0.iter().any(|command| {
+    fn include(commands: &[Vec<ShellWord>], words: &[String], home: &Path) -> bool {
+        commands.iter().any(|command| {
             let (Some((program, script)), Some((name, words))) =
                 (command.split_first(), words.split_first())
             else {
@@ -108,9 +111,12 @@ pub(super) struct RoomDoors<'a> {
     pub(super) places: RefCell<Vec<DoorPlace>>,
     /// Two commands of the script that need doors.
     pub(super) mix: Option<SandboxMix>,
-    pub(super) answers: AnsweredQuestions,
+    pub(super) named: NamedCommands,
     pub(super) mode: String,
     pub(super) depth: u32,
+    /// True if the room runs `git push` and nothing else. git then starts its own programs
+    /// that push, which the policy judges like `git push`.
+    pub(super) is_push: bool,
 }
 
 /// A directory with doors, as a room shows it.
@@ -249,6 +255,11 @@ impl RoomDoors<'_> {
         is_abandoned: &dyn Fn() -> bool,
     ) -> Result<DoorAnswer, LauncherError> {
         let AskedCommand { words, line, name, cwd, .. } = *asked;
+        let is_part_of_push =
+            matches!(words, [git, verb, ..] if git == "git" && verb == "send-pack") && self.is_push;
+        if is_part_of_push && cwd.is_some() {
+            return Ok(DoorAnswer::Own(Box::new(self.room.clone())));
+        }
         let decision = self.decide(line, cwd)?;
         if decision.effect == Effect::Deny {
             return Ok(DoorAnswer::Refused(say::reason(&decision)));
@@ -266,7 +277,8 @@ impl RoomDoors<'_> {
             part.effect == Effect::Ask && !part.steered.as_deref().is_some_and(is_steering_alone)
         });
         // The user answered a question about a command that nothing steers.
-        let is_answered = !is_steered && self.answers.include(words, &self.context.dirs.home);
+        let home = &self.context.dirs.home;
+        let is_answered = !is_steered && NamedCommands::include(&self.named.answered, words, home);
         if asks_by_rule
             && !is_answered
             && let Err(refusal) = self.ask_live(asked, decision, is_abandoned)
@@ -289,7 +301,13 @@ impl RoomDoors<'_> {
             return Ok(DoorAnswer::Refused("too many sandboxes inside each other".to_owned()));
         }
         let target = target.map(|target| sandbox_named(self.policy, target)).transpose()?;
-        let target = target.filter(|target| cwd.is_some_and(|cwd| self.shows(target, cwd)));
+        let is_named = || NamedCommands::include(&self.named.all, words, home);
+        let target = target.filter(|target| {
+            cwd.is_some_and(|cwd| self.shows(target, cwd))
+                && (self.widening(target) != Some(SandboxWidening::Credentials)
+                    || words.first().is_some_and(|program| steering::untamed(program).is_none())
+                    || is_named())
+        });
         match target {
             Some(target) => Ok(DoorAnswer::Own(Box::new(target))),
             None if !self.is_restricted(name)? => Ok(DoorAnswer::Here),
@@ -297,6 +315,14 @@ impl RoomDoors<'_> {
             None if cwd.is_some() => Ok(DoorAnswer::Own(Box::new(self.room.clone()))),
             None => Ok(DoorAnswer::Refused("the working directory is gone".to_owned())),
         }
+    }
+
+    /// The credentials or the network that a sandbox adds to the room.
+    fn widening(&self, sandbox: &Sandbox) -> Option<SandboxWidening> {
+        let disk = Disk::default();
+        let places = self.context.dirs.places_unseen(&self.context.project, &disk);
+        let world = JudgeContext { links: &disk, ..JudgeContext::without_disk(&places) };
+        steering::widening(sandbox, self.room, &world)
     }
 
     /// Decides a command line in a directory. Without a known directory no relative name is
@@ -427,6 +453,15 @@ fn started_name(visitor: &DoorVisitor, program: &Path, name: &str) -> OsString {
     if is_same { given } else { program.as_os_str().to_owned() }
 }
 
+/// True for a script that is one `git push`.
+pub(super) fn is_push(script: &str) -> bool {
+    let commands = clash_shell::find_commands(script);
+    let [command] = commands.as_slice() else { return false };
+    let mut words = command.words.iter().map(ShellWord::known);
+    words.next().flatten().and_then(program_name) == Some("git")
+        && words.next() == Some(Some("push"))
+}
+
 /// The host's program in the place of a door.
 pub(super) fn real_file(door: &Path) -> rustix::io::Result<OwnedFd> {
     rustix::fs::open(door, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
@@ -490,11 +525,7 @@ impl DoorLaunch<'_> {
     /// credentials takes only harmless variables from its caller, and one that gives the
     /// network takes none that replace a part of a toolchain.
     fn environment(&self, visitor: &DoorVisitor) -> Vec<(OsString, OsString)> {
-        let context = self.doors.context;
-        let disk = Disk::default();
-        let places = context.dirs.places_unseen(&context.project, &disk);
-        let world = JudgeContext { links: &disk, ..JudgeContext::without_disk(&places) };
-        let widening = steering::widening(self.sandbox, self.doors.room, &world);
+        let widening = self.doors.widening(self.sandbox);
         let given = &visitor.environment;
         let session: Vec<(OsString, OsString)> = env::all().collect();
         // A value with a slash names a file, for example a time zone or a translation.
@@ -545,7 +576,7 @@ mod tests {
         let answered = |script: &str, words: &[&str]| {
             let command = clash_shell::find_commands(script).pop().unwrap();
             let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-            AnsweredQuestions(vec![command.words]).include(&words, Path::new("/home/u"))
+            NamedCommands::include(&[command.words], &words, Path::new("/home/u"))
         };
         assert!(answered("git push origin main", &["git", "push", "origin", "main"]));
         assert!(answered("/usr/bin/git push \"$X\"", &["git", "push", "origin"]));

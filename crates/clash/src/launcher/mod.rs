@@ -46,7 +46,7 @@ use clash_sandbox::plan::PathGrant;
 use crate::approval::ApprovalSlip;
 use clash_agents::Agent;
 use context::LaunchContext;
-use door::AnsweredQuestions;
+use door::NamedCommands;
 
 /// A launch that succeeds does not return: the process has become the command.
 type Never = std::convert::Infallible;
@@ -115,7 +115,7 @@ impl LaunchContext {
         let mode = approval.as_ref().map_or("", |approval| approval.mode.as_str()).to_owned();
         let policy = self.load_policy()?;
         let mut decision = self.decide(&policy, command.script, &mode)?;
-        let answers = AnsweredQuestions::of_script(command.script, &decision);
+        let answers = NamedCommands::of_script(command.script, &decision);
         if started_by == StartedBy::Settings && decision.effect == Effect::Ask {
             decision.effect = Effect::Allow;
         }
@@ -125,6 +125,8 @@ impl LaunchContext {
         let mix = decision.mix.clone();
         let room = self.settle(command.script, decision, approval)?;
         let doors = self.doors(&policy, &room, mix.as_ref(), answers, mode, 0)?;
+        let is_push = door::is_push(command.script);
+        let doors = doors.map(|doors| door::RoomDoors { is_push, ..doors });
         self.confine(None, &room, &extra()?, command, doors.as_ref())
     }
 

@@ -2,6 +2,7 @@
 
 mod live_questions;
 mod places;
+mod ssh_key;
 mod without_rooms;
 
 use std::os::unix::fs::PermissionsExt;
@@ -178,8 +179,24 @@ fn a_door_with_credentials_takes_no_variable_of_its_caller() {
         let makefile = "export OWN = evil\nexport LANG = C.UTF-8\nexport LD_PRELOAD = ./x.so\nall:\n\
                         \tprintenv OWN; printenv LANG; printenv LD_PRELOAD; true\n";
         m.write("app/Makefile", makefile);
-        let ran = exec_script(&m, "make -s all; head -n 1 ~/secret");
+        let named = "printenv OWN; printenv LANG; printenv LD_PRELOAD";
+        let ran = exec_script(&m, &format!("make -s all; false && ({named}); head -n 1 ~/secret"));
         assert_eq!(ran.stdout, "C.UTF-8\nhidden\n", "{ran:?}");
+    });
+}
+
+#[test]
+fn a_program_without_a_table_gets_no_credentials_from_a_caller() {
+    as_each_user(|m| {
+        let m = with_secrets(m);
+        let key = m.home().join(".aws/credentials");
+        // The sandbox of printenv has the credentials; the script names another command.
+        let makefile = format!("all:\n\tprintenv CLASH_SANDBOX; cat {}\n", key.display());
+        m.write("app/Makefile", &makefile);
+        let ran = exec_script(&m, "make -s all; printenv LANG; head -n 1 ~/secret");
+        assert_eq!(ran.stdout, "project\nC.UTF-8\nhidden\n", "{ran:?}");
+        let ran = exec_script(&m, "printenv CLASH_SANDBOX; head -n 1 ~/secret");
+        assert_eq!(ran.stdout, "keys\nhidden\n", "{ran:?}");
     });
 }
 

@@ -8,7 +8,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::support::{Machine, Ran, Who, as_each_user, test_file};
+use crate::support::{Machine, Ran, Who, as_each_user, clash, test_file};
 
 const POLICY: &str = r#"
 load("@clash//sandboxes.star", "git_safe", "project")
@@ -31,7 +31,11 @@ struct Repository<'m> {
 impl<'m> Repository<'m> {
     /// Makes the remote and the project, with scripts that push.
     fn new(m: &'m Machine) -> Self {
-        let repository = Self { m, remote: m.outside().join("remote.git") };
+        Self::at(m, m.outside().join("remote.git"))
+    }
+
+    fn at(m: &'m Machine, remote: PathBuf) -> Self {
+        let repository = Self { m, remote };
         let script = format!(
             "set -e; git init -q --bare -b main {remote}; git init -q -b main; \
              git config user.name t; git config user.email t@example.com; \
@@ -118,6 +122,59 @@ fn no_form_pushes(m: Machine) {
         repository.reset();
     }
     assert!(refused >= 80, "only {refused} of {} forms are refused or asked", forms.len());
+}
+
+/// The remote is a directory that every command may write, so only the deny stops a push.
+const OPEN_REMOTE: &str = r#"
+load("@clash//sandboxes.star", "project")
+open_remote = sandbox(
+    name = "open_remote",
+    extends = project,
+    fs = {"$HOME/remote.git": allow(FULL)},
+    unprotect = [".git"],
+)
+settings(default = allow(), default_sandbox = open_remote)
+when({"Bash": {"git": {"push": deny(reason = "no push"), glob("**"): allow()}}})
+"#;
+
+#[test]
+fn no_script_in_a_file_pushes() {
+    let text = std::fs::read_to_string(test_file("shell/push-from-files.txt")).unwrap();
+    as_each_user(|m| {
+        let m = m.policy(OPEN_REMOTE);
+        let remote = m.home().join("remote.git");
+        let repository = Repository::at(&m, remote.clone());
+        let mut refused = 0;
+        for form in text.lines() {
+            m.write("app/x.sh", &format!("{form}\n"));
+            let mut run = m.command("timeout");
+            run.args(["20".as_ref(), clash().as_os_str()]);
+            run.env("R", &remote).args(["exec", "--", "bash", "./x.sh"]);
+            let ran = Ran::of(&mut run);
+            refused += usize::from(ran.stderr.contains("no push"));
+            assert!(!repository.pushed(), "`{form}` pushed: {ran:?}");
+            repository.outside("git rebase --abort; git bisect reset; git checkout -qf main");
+        }
+        assert!(refused >= 35, "only {refused} of {} forms reached a door", text.lines().count());
+    });
+}
+
+#[test]
+fn an_attempt_to_push_is_in_the_trace_with_its_chain() {
+    as_each_user(|m| {
+        let m = m.policy(OPEN_REMOTE);
+        let repository = Repository::at(&m, m.home().join("remote.git"));
+        let answer = m.bash("make pp");
+        let command = answer.updated.as_ref().and_then(|input| input["command"].as_str()).unwrap();
+        let mut run: Command = m.command("bash");
+        Ran::of(run.env("CLAUDE_CODE_SESSION_ID", "test-session").args(["-c", command]));
+        assert!(!repository.pushed());
+        let chain = |record: &Value| {
+            let what = record["what"].as_str().unwrap_or_default();
+            what.contains("make → ") && what.contains("git push origin main")
+        };
+        assert!(m.trace().iter().any(chain), "{:?}", m.trace());
+    });
 }
 
 #[test]

@@ -404,7 +404,7 @@ fn an_activation_script_stays_and_an_environment_is_made_anew() {
 }
 
 /// A server of ssh on the loopback that gives out one repository.
-struct Server(Child);
+pub(crate) struct Server(Child);
 
 impl Drop for Server {
     fn drop(&mut self) {
@@ -414,7 +414,7 @@ impl Drop for Server {
 }
 
 /// Starts sshd on the loopback and gives the user a key for it. Needs root.
-fn serve(m: &Machine, port: u16) -> Server {
+pub(crate) fn serve(m: &Machine, port: u16) -> Server {
     let at = m.tmp().parent().unwrap().join("server");
     std::fs::create_dir(&at).unwrap();
     let here = at.display();
@@ -456,7 +456,7 @@ fn serve(m: &Machine, port: u16) -> Server {
 }
 
 /// True if root can start sshd. Prints otherwise that the case is skipped.
-fn can_serve() -> bool {
+pub(crate) fn can_serve() -> bool {
     let ready = Path::new("/usr/sbin/sshd").exists() && is_root();
     if !ready {
         skipped("git over ssh, because there is no sshd that root could start");
@@ -465,7 +465,7 @@ fn can_serve() -> bool {
 }
 
 /// A TCP port of the loopback that is free now.
-fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
     listener.local_addr().unwrap().port()
 }
