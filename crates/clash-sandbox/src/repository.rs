@@ -12,6 +12,7 @@
 
 mod bare;
 mod config;
+mod config_change;
 mod hooks;
 mod index;
 
@@ -24,6 +25,7 @@ use crate::worktree;
 
 pub use bare::completes_bare_repository;
 pub(crate) use bare::is_complete;
+pub(crate) use config_change::judge_config_change;
 
 /// A longer file is not read.
 const MAX_GIT_FILE_BYTES: u64 = 1 << 20;

@@ -51,16 +51,17 @@ const HELPERS: &[&str] = &[
 ];
 
 /// One setting: `section.middle.name` with section and name in lower case.
-struct GitSetting {
-    section: String,
-    middle: Option<String>,
-    name: String,
-    value: String,
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct GitSetting {
+    pub(super) section: String,
+    pub(super) middle: Option<String>,
+    pub(super) name: String,
+    pub(super) value: String,
 }
 
 impl GitSetting {
     /// For example `remote.origin.url`.
-    fn full_name(&self) -> String {
+    pub(super) fn full_name(&self) -> String {
         match &self.middle {
             Some(middle) => format!("{}.{middle}.{}", self.section, self.name),
             None => format!("{}.{}", self.section, self.name),
@@ -151,7 +152,7 @@ pub(super) fn values(text: &str, section: &str, name: &str) -> Vec<String> {
 }
 
 /// Parses a settings file as git does. `None` if any part is not certainly understood.
-fn parse_settings(text: &str) -> Option<Vec<GitSetting>> {
+pub(super) fn parse_settings(text: &str) -> Option<Vec<GitSetting>> {
     let mut found = Vec::new();
     let (mut section, mut middle) = (String::new(), None);
     let text = text.strip_prefix('\u{feff}').unwrap_or(text).replace("\r\n", "\n");

@@ -87,15 +87,15 @@ impl MonitorWorker {
         }
         let _turn = self.completes_no_repository(to)?;
         let new = !exists(to);
-        self.put_head(to, &content, Mode::from_raw_mode(meta.st_mode & 0o777))?;
+        self.put_copy(to, &content, Mode::from_raw_mode(meta.st_mode & 0o777))?;
         if new {
             self.fresh.file(&to.path);
         }
         unlinkat(&from.dir, from.bare(), AtFlags::empty())
     }
 
-    /// To be called with a turn alone.
-    fn put_head(&self, to: &HeldName, content: &[u8], mode: Mode) -> ActResult {
+    /// Puts a file with this content in the place of another. Needs an exclusive turn.
+    pub(super) fn put_copy(&self, to: &HeldName, content: &[u8], mode: Mode) -> ActResult {
         let _ = unlinkat(&to.dir, COPY, AtFlags::empty());
         rustix::process::umask(Mode::empty());
         let put = self

@@ -34,6 +34,7 @@ mod drafts;
 mod folding;
 mod former;
 mod fresh;
+mod git_config;
 mod head;
 mod known;
 mod leaving;

@@ -26,6 +26,9 @@ impl MonitorWorker {
         if self.is_kept_head(&to.path) {
             return self.replace_head(&from, &to, flags);
         }
+        if self.is_kept_config(&to.path) {
+            return self.replace_config(&from, &to, flags);
+        }
         let source = look(&from)?;
         let target = look(&to).ok();
         let both = FileCaps::CREATE.union(FileCaps::DELETE);

@@ -1,0 +1,237 @@
+//! Judges a change of a repository's settings by the settings that change.
+//!
+//! A command may add remotes, track branches, and change settings that name no program, no
+//! directory and no place to send to. It may not redirect what exists: the user's next `git
+//! push` must go where it went before.
+
+use clash_shell::is_plain_git_setting;
+
+use super::config::{GitSetting, parse_settings};
+
+/// Names of `branch.NAME.…` that only say what a branch tracks.
+const TRACKING: &[&str] = &["description", "gh-merge-base", "merge", "rebase", "remote"];
+/// Names of a remote, besides `url` and `fetch`.
+const REMOTE: &[&str] = &["followremotehead", "gh-resolved", "prune", "prunetags", "tagopt"];
+/// Settings that name no program and nothing outside the repository, in lower case.
+#[rustfmt::skip]
+const HARMLESS: &[&str] = &[
+    "branch.autosetupmerge", "branch.autosetuprebase", "branch.sort", "commit.verbose",
+    "core.abbrev", "core.autocrlf", "core.bigfilethreshold", "core.checkstat", "core.commitgraph",
+    "core.eol", "core.filemode", "core.ignorecase", "core.logallrefupdates", "core.longpaths",
+    "core.precomposeunicode", "core.preloadindex", "core.quotepath", "core.safecrlf",
+    "core.sparsecheckout", "core.sparsecheckoutcone", "core.splitindex", "core.trustctime",
+    "core.untrackedcache", "core.whitespace", "diff.algorithm", "diff.colormoved", "diff.renames",
+    "extensions.worktreeconfig", "fetch.prune", "fetch.prunetags", "fetch.writecommitgraph",
+    "gc.auto", "index.sparse", "index.threads", "index.version", "init.defaultbranch",
+    "lfs.repositoryformatversion", "log.date", "maintenance.auto", "maintenance.strategy",
+    "merge.conflictstyle", "merge.ff", "merge.log", "merge.renames", "merge.stat", "pull.ff",
+    "pull.rebase", "push.autosetupremote", "push.followtags", "rebase.autosquash",
+    "rebase.autostash", "rebase.updaterefs", "rerere.autoupdate", "rerere.enabled",
+    "status.showuntrackedfiles", "tag.sort", "user.email", "user.name",
+];
+/// Settings that `git lfs install --local` writes, with exactly these values.
+const LFS: &[(&str, &str)] = &[
+    ("filter.lfs.clean", "git-lfs clean -- %f"),
+    ("filter.lfs.process", "git-lfs filter-process"),
+    ("filter.lfs.required", "true"),
+    ("filter.lfs.smudge", "git-lfs smudge -- %f"),
+];
+
+/// Fails with the first setting whose change is not harmless. `has_branch` tells whether a
+/// branch exists.
+pub(crate) fn judge_config_change(
+    old: &str,
+    new: &str,
+    has_branch: impl Fn(&str) -> bool,
+) -> Result<(), String> {
+    let no_setting = || "a line that is no setting".to_owned();
+    let old = parse_settings(old).ok_or_else(no_setting)?;
+    let new = parse_settings(new).ok_or_else(no_setting)?;
+    let (kept, removed) = split_by(&old, &new);
+    let (kept_in_new, added) = split_by(&new, &old);
+    // The last of several values counts, so their order matters.
+    if kept != kept_in_new {
+        return Err("the order of settings".to_owned());
+    }
+    for setting in removed {
+        let goes = match (setting.section.as_str(), &setting.middle) {
+            ("branch", Some(branch)) => !has_branch(branch) || replaced(setting, &added),
+            ("remote", _) => false,
+            _ => is_harmless(setting),
+        };
+        if !goes {
+            return Err(setting.full_name());
+        }
+    }
+    let refused = added.into_iter().find(|setting| !may_be_added(setting, &old));
+    refused.map_or(Ok(()), |setting| Err(setting.full_name()))
+}
+
+/// The settings that are also in `other`, and those that are not. Each counts as often as it
+/// is there.
+fn split_by<'a>(
+    settings: &'a [GitSetting],
+    other: &[GitSetting],
+) -> (Vec<&'a GitSetting>, Vec<&'a GitSetting>) {
+    let mut left: Vec<&GitSetting> = other.iter().collect();
+    settings.iter().partition(|setting| {
+        let found = left.iter().position(|known| known == setting);
+        found.map(|at| left.swap_remove(at)).is_some()
+    })
+}
+
+/// True if a setting of a branch gets another value that says nothing about the place.
+fn replaced(setting: &GitSetting, added: &[&GitSetting]) -> bool {
+    matches!(setting.name.as_str(), "description" | "gh-merge-base" | "merge" | "rebase")
+        && added.iter().any(|new| new.full_name() == setting.full_name())
+}
+
+fn may_be_added(setting: &GitSetting, old: &[GitSetting]) -> bool {
+    let (name, value) = (setting.name.as_str(), setting.value.as_str());
+    let known = |names: &dyn Fn(&GitSetting) -> bool| old.iter().any(names);
+    match (setting.section.as_str(), &setting.middle) {
+        ("branch", Some(branch)) => {
+            let tracked = |old: &GitSetting| {
+                old.section == "branch"
+                    && old.name == "remote"
+                    && old.middle.as_ref() == Some(branch)
+            };
+            let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+            TRACKING.contains(&name)
+                && (name != "remote" || value.chars().all(plain) && !known(&tracked))
+                && (name != "rebase" || matches!(value, "true" | "false" | "merges"))
+        }
+        ("remote", Some(remote)) => {
+            let has_url = |old: &GitSetting| {
+                old.section == "remote" && old.middle.as_ref() == Some(remote) && old.name == "url"
+            };
+            let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '/');
+            if !remote.chars().all(plain) {
+                return false;
+            }
+            match name {
+                // Git writes a new remote setting by setting, `url` first.
+                "url" => !known(&has_url) && is_remote_place(value),
+                "fetch" => value.split_once(':').is_some_and(|(from, to)| {
+                    from.trim_start_matches('+').starts_with("refs/")
+                        && to.starts_with(&format!("refs/remotes/{remote}/"))
+                }),
+                _ => REMOTE.contains(&name),
+            }
+        }
+        _ => is_harmless(setting),
+    }
+}
+
+fn is_harmless(setting: &GitSetting) -> bool {
+    let full = setting.full_name();
+    HARMLESS.contains(&full.as_str())
+        || LFS.iter().any(|(name, value)| *name == full && *value == setting.value)
+        || matches!(setting.section.as_str(), "advice" | "color" | "column")
+            && setting.middle.is_none()
+            && is_plain_git_setting(&full)
+}
+
+/// True for the address of another machine: `https://…`, `ssh://…`, `git@host:path`. Not for
+/// a path of this machine, and not for `ext::program`.
+fn is_remote_place(url: &str) -> bool {
+    let plain = |c: char| !c.is_whitespace() && !c.is_control() && !matches!(c, '`' | '$' | '\\');
+    if url.contains("::") || !url.chars().all(plain) {
+        return false;
+    }
+    let begins = |host: &str| host.starts_with(|c: char| c.is_ascii_alphanumeric());
+    let schemes = ["https://", "http://", "ssh://", "git+ssh://", "git://"];
+    if let Some(rest) = schemes.iter().find_map(|scheme| url.strip_prefix(scheme)) {
+        return begins(rest);
+    }
+    // `user@host:path`. A slash before the colon means a path of this machine.
+    let Some((host, path)) = url.split_once(':') else { return false };
+    begins(host)
+        && host.contains('@')
+        && !host.contains('/')
+        && !path.starts_with('/')
+        && !path.is_empty()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OLD: &str = "[core]\n\tbare = false\n[remote \"origin\"]\n\turl = https://a.test/x.git\n\tfetch = +refs/heads/*:refs/remotes/origin/*\n[branch \"main\"]\n\tremote = origin\n\tmerge = refs/heads/main\n";
+
+    fn judge(new: &str) -> Result<(), String> {
+        judge_config_change(OLD, new, |branch| branch == "main")
+    }
+
+    #[test]
+    fn tracking_remotes_and_names_pass() {
+        for more in [
+            "[branch \"x\"]\n\tremote = origin\n\tmerge = refs/heads/y\n",
+            "[remote \"fork\"]\n\turl = git@host.test:me/x.git\n\tfetch = +refs/heads/*:refs/remotes/fork/*\n",
+            "[user]\n\temail = a@b.test\n\tname = A B\n",
+            "[pull]\n\trebase = true\n[maintenance]\n\tauto = false\n\tstrategy = incremental\n",
+            "[filter \"lfs\"]\n\tclean = git-lfs clean -- %f\n\trequired = true\n",
+            "# a comment\n",
+        ] {
+            assert_eq!(judge(&format!("{OLD}{more}")), Ok(()), "{more}");
+        }
+    }
+
+    #[test]
+    fn programs_places_and_redirections_do_not() {
+        for more in [
+            "[core]\n\tsshCommand = evil\n",
+            "[core]\n\thooksPath = .husky\n",
+            "[core]\n\tfsmonitor = ./evil\n",
+            "[core]\n\tworktree = /\n",
+            "[include]\n\tpath = ../evil\n",
+            "[includeIf \"gitdir:/\"]\n\tpath = evil\n",
+            "[alias]\n\tst = !evil\n",
+            "[filter \"x\"]\n\tclean = evil\n",
+            "[filter \"lfs\"]\n\tclean = evil\n",
+            "[diff \"x\"]\n\ttextconv = evil\n",
+            "[merge \"x\"]\n\tdriver = evil\n",
+            "[credential]\n\thelper = !evil\n",
+            "[url \"https://evil.test/\"]\n\tinsteadOf = https://a.test/\n",
+            "[http]\n\tproxy = http://evil.test\n",
+            "[remote \"origin\"]\n\turl = https://evil.test/\n",
+            "[remote \"origin\"]\n\tpushurl = https://evil.test/\n",
+            "[remote \"x\"]\n\turl = ext::evil\n",
+            "[remote \"x\"]\n\turl = file:///etc\n",
+            "[remote \"x\"]\n\turl = /etc\n",
+            "[remote \"x\"]\n\turl = ../y\n",
+            "[remote \"x\"]\n\turl = -oProxyCommand=evil@h:x\n",
+            "[remote \"x\"]\n\tvcs = evil\n",
+            "[remote \"x\"]\n\tuploadpack = evil\n",
+            "[remote \"x\"]\n\tfetch = +refs/heads/*:refs/heads/*\n",
+            "[remote]\n\tpushDefault = x\n",
+            "[branch \"main\"]\n\tremote = fork\n",
+            "[branch \"main\"]\n\tpushRemote = fork\n",
+            "[branch \"x\"]\n\tremote = https://evil.test/\n",
+            "[branch \"x\"]\n\tmergeOptions = -s evil\n",
+            "[gpg]\n\tprogram = evil\n",
+            "[maintenance]\n\trepo = /x\n",
+            "[unknown]\n\tsetting = 1\n",
+            "no setting\n",
+        ] {
+            assert!(judge(&format!("{OLD}{more}")).is_err(), "{more}");
+        }
+        for changed in [
+            OLD.replace("a.test", "evil.test"),
+            OLD.replace("[remote \"origin\"]\n\turl = https://a.test/x.git\n", ""),
+            OLD.replace("\tremote = origin\n", ""),
+            OLD.replace("\tremote = origin\n", "\tremote = fork\n"),
+            OLD.replace("bare = false", "bare = true"),
+            String::new(),
+        ] {
+            assert!(judge(&changed).is_err(), "{changed}");
+        }
+    }
+
+    #[test]
+    fn settings_of_a_removed_branch_go() {
+        let gone = OLD.split("[branch").next().unwrap();
+        assert!(judge(gone).is_err());
+        assert_eq!(judge_config_change(OLD, gone, |_| false), Ok(()));
+    }
+}
