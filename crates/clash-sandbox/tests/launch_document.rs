@@ -43,7 +43,8 @@ fn variants() -> Vec<(String, String)> {
     found
 }
 
-/// The phase of each variant, read from `LaunchError::phase`.
+/// The phase of each variant, read from `LaunchError::phase`; `prepare` if it does not name
+/// the variant.
 fn phase_of(variant: &str) -> String {
     let source = read("src/launch/error.rs");
     let body = source.split("pub fn phase(&self)").nth(1).unwrap();

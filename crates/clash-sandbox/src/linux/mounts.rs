@@ -261,6 +261,7 @@ impl MountTree {
         }
     }
 
+    /// Makes an empty file in the tree, as a mount point.
     fn make_mount_file(&self, at: &Path) -> MountResult<()> {
         make_file(&self.root, relative(at))
     }

@@ -104,7 +104,9 @@ pub(super) fn refuse_planted_links(
 }
 
 /// Adds the git directories of a linked worktree to the grants, for each allow rule with
-/// `follow_worktrees` whose directory is one. Drops every grant without rights.
+/// `follow_worktrees` whose directory is one, never with more rights than the rule. A
+/// worktree that git does not confirm gets only a line in the report. Drops every grant
+/// without rights.
 pub(super) fn add_worktrees(
     rules: &[ResolvedRule<'_>],
     grants: &mut Vec<PathGrant>,

@@ -23,7 +23,8 @@ fn machine() -> Machine {
     m
 }
 
-/// Calls an entry without, with and again without hostile settings.
+/// Checks that an entry works without the settings, is refused with them, and works again
+/// when they are gone.
 fn refuses_while_hostile(m: &Machine, file: &str, text: &str, status: i32, run: impl Fn() -> Ran) {
     run().exits(0);
     m.write(format!("app/{file}"), text);
@@ -32,6 +33,7 @@ fn refuses_while_hostile(m: &Machine, file: &str, text: &str, status: i32, run: 
     run().exits(0);
 }
 
+/// As [`refuses_while_hostile`], with settings that switch off all hooks.
 fn refuses_while_hooks_are_off(m: &Machine, status: i32, run: impl Fn() -> Ran) {
     refuses_while_hostile(m, ".claude/settings.json", r#"{"disableAllHooks": true}"#, status, run);
 }
