@@ -52,7 +52,8 @@ pub(crate) struct DoorSet {
 }
 
 impl DoorSet {
-    /// The doors of a sandbox on this machine.
+    /// The doors of a sandbox on this machine, as its list names them. Makes them anew if the
+    /// list is missing or out of date. Fails if the program `clash-door` is missing.
     pub(crate) fn prepare(
         dirs: &Dirs,
         policy: &LoadedPolicy,

@@ -138,7 +138,9 @@ pub(crate) struct WaitingQuestion {
     pub(crate) question: LiveQuestion,
 }
 
-/// Asks the user and waits. `is_abandoned` tells that the answer is no longer of use.
+/// Asks the user and waits, at most `time`. `is_abandoned` tells that the answer is no longer
+/// of use. Allowed at once if the user has answered it for the session; unheard without a
+/// listener.
 pub(crate) fn ask(
     dirs: &Dirs,
     session: Option<&Session>,
@@ -193,7 +195,8 @@ pub(crate) fn waiting(dirs: &Dirs) -> Result<Vec<WaitingQuestion>, QuestionError
     QuestionDesk::new(dirs).waiting()
 }
 
-/// Answers a question.
+/// Answers a question. Fails for an unknown id, and for an answer for the session if the
+/// question has none.
 pub(crate) fn answer(
     dirs: &Dirs,
     id: &str,
@@ -219,6 +222,8 @@ pub(crate) struct QuestionListener {
 }
 
 impl QuestionListener {
+    /// Registers a listener until the value is dropped: only then questions wait for an
+    /// answer.
     pub(crate) fn register(dirs: &Dirs) -> Result<Self, QuestionError> {
         let desk = QuestionDesk::new(dirs);
         let lock = desk.listener_file().map_err(|source| desk.failed(source))?;
@@ -245,6 +250,7 @@ impl QuestionDesk {
         self.dir.join(format!("{id}.{kind}"))
     }
 
+    /// Opens the file that listeners lock. Creates it if it is missing.
     fn listener_file(&self) -> io::Result<File> {
         create_private(&self.dir)?;
         let mut options = File::options();
@@ -293,6 +299,8 @@ impl QuestionDesk {
         Ok(found)
     }
 
+    /// A question that still waits. Removes one whose process has ended. `None` for an
+    /// answered one, another version and a damaged file.
     fn read_question(&self, path: &Path) -> Option<WaitingQuestion> {
         let id = path.file_stem()?.to_str()?;
         let mut file = File::open(path).ok()?;
@@ -307,12 +315,14 @@ impl QuestionDesk {
         (question.v == VERSION && question.id == id && is_open).then_some(question)
     }
 
+    /// The answer to a question; `None` if there is none yet. A damaged one is a no.
     fn read_answer(&self, id: &str) -> Option<LiveAnswer> {
         let text = fs::read(self.file(id, ANSWER)).ok()?;
         // An answer that cannot be read is no yes.
         Some(serde_json::from_slice(&text).unwrap_or(LiveAnswer::Deny))
     }
 
+    /// Removes a question and its answer.
     fn remove(&self, id: &str) {
         for kind in [QUESTION, ANSWER] {
             let _ = fs::remove_file(self.file(id, kind));
@@ -337,6 +347,7 @@ fn is_answered(session: &Path, question: &LiveQuestion) -> bool {
     known.is_ok_and(|known| known == session_key(question))
 }
 
+/// Notes that the user allowed this for the session.
 fn note_answer(session: &Path, question: &LiveQuestion) -> Result<(), QuestionError> {
     let path = answer_file(session, question);
     write_private(&path, session_key(question).as_bytes())
@@ -359,6 +370,7 @@ fn now() -> u64 {
 mod tests {
     use super::*;
 
+    /// A state directory for one test.
     fn desk() -> (tempfile::TempDir, Dirs) {
         let dir = tempfile::tempdir().unwrap();
         let mut dirs = Dirs::from_env().unwrap();
@@ -381,6 +393,7 @@ mod tests {
     const SHORT: Duration = Duration::from_millis(200);
     const LONG: Duration = Duration::from_secs(60);
 
+    /// A new session in the state directory.
     fn session(dirs: &Dirs) -> Session {
         let dir = dirs.state.join("sessions/one");
         fs::create_dir_all(&dir).unwrap();

@@ -70,6 +70,7 @@ impl Outcome {
 }
 
 impl ActionStory {
+    /// A story with only the place and time of its first record.
     fn begin(record: &TraceRecord) -> Self {
         Self {
             first: record.n,
@@ -91,6 +92,8 @@ impl ActionStory {
         self.effect == "deny" || !self.blocks.is_empty() || !self.alarms.is_empty()
     }
 
+    /// Adds a record of the same action. The first decision counts, unless a later one
+    /// denies.
     fn add(&mut self, record: TraceRecord) {
         let text = |field: &Option<String>| field.clone().unwrap_or_default();
         if let Some(agent) = &record.agent {
@@ -153,6 +156,8 @@ impl ActionStory {
         }
     }
 
+    /// Notes the end that the agent reports. A status or signal that the launcher saw counts
+    /// more.
     fn exit(&mut self, record: &TraceRecord) {
         self.has_exit = true;
         self.duration_ms = record.duration_ms.or(self.duration_ms);
@@ -205,6 +210,7 @@ impl ActionStory {
     }
 }
 
+/// The outcome in a record of the launcher.
 fn end_of(record: &TraceRecord) -> Outcome {
     match (record.status, record.signal) {
         (Some(status), _) => Outcome::Exit(status),
@@ -246,6 +252,8 @@ impl StoryJoiner {
         self.open.iter()
     }
 
+    /// The open story to which a record belongs: by its call, else by its process, else (an
+    /// exit) the last one with the same tool. `None` if it begins a story.
     fn place_of(&self, record: &TraceRecord) -> Option<usize> {
         let call = record.call.as_deref().filter(|call| !call.is_empty());
         let rfind = |is: &dyn Fn(&ActionStory) -> bool| self.open.iter().rposition(is);

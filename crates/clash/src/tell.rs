@@ -20,7 +20,8 @@ use crate::policy::LoadedPolicy;
 use crate::say::brief;
 use clash_agents::{Agent, QuestionSupport};
 
-/// Tells the model the rights of this session.
+/// Tells the model the rights of this session: the default effect, the default sandbox, /tmp,
+/// and a problem with the agent's own sandbox.
 pub(crate) fn at_start(
     policy: &LoadedPolicy,
     agent: &Agent,
@@ -70,6 +71,7 @@ pub(crate) fn at_start(
     Ok(text)
 }
 
+/// One sentence about a sandbox: the first places that it may change, and its network.
 fn described(sandbox: &Sandbox) -> String {
     let writable = sandbox
         .fs
@@ -95,6 +97,7 @@ fn described(sandbox: &Sandbox) -> String {
 /// A text for the model lists this many paths or hosts.
 const MAX_LISTED: usize = 6;
 
+/// The network of a sandbox in words.
 fn net(net: &NetworkAccess) -> String {
     match net {
         NetworkAccess::Deny => "it has no network".to_owned(),
@@ -123,8 +126,8 @@ pub(crate) struct EndedCommand<'a> {
     pub(crate) sandbox: &'a Sandbox,
 }
 
-/// Tells the model what the sandbox blocked, as far as the command's output shows it, and
-/// the next step.
+/// Tells the model what the sandbox blocked, as far as the last lines of the command's output
+/// show it, and the next step. `None` if they show nothing.
 pub(crate) fn after_command(
     place: &EndedCommand<'_>,
     output: &str,
@@ -172,11 +175,14 @@ const REFUSALS: [&str; 4] = [
 /// The message of programs that create more files than the sandbox's limit.
 const QUOTA: &str = "Disk quota exceeded";
 
+/// The sentence about the limit on new names, if the line is the error for it.
 fn blocked_files(sandbox: &Sandbox, line: &str) -> Option<String> {
     let most = sandbox.limits.most_files().filter(|_| line.contains(QUOTA))?;
     Some(format!("a command may create {most} files and directories, and it has created them all"))
 }
 
+/// The sentence about a path in an error message that the sandbox blocks. `None` if the line
+/// is no such message, or if the sandbox grants the access.
 fn blocked_path(place: &EndedCommand<'_>, line: &str) -> Option<String> {
     let (refusal, before) = REFUSALS.iter().find_map(|refusal| {
         let (before, _) = line.split_once(refusal)?;
@@ -311,6 +317,7 @@ const NETWORK: [&str; 8] = [
     "getaddrinfo EAI_AGAIN",
 ];
 
+/// The sentence about the network, if the line is an error of it and the sandbox limits it.
 fn blocked_network(sandbox: &Sandbox, line: &str) -> Option<String> {
     if sandbox.net == NetworkAccess::Allow || !NETWORK.iter().any(|said| line.contains(said)) {
         return None;

@@ -6,6 +6,8 @@ use super::phases::{LaunchResult, ParentContext};
 use super::prepare::GrantFilling;
 use crate::linux::ports::PortCrossing;
 
+/// Connects the room's network: its own loopback, the gate and the shared ports. Then waits
+/// until all grants are in the ruleset, and lets the helper end.
 pub(super) fn connect(
     parent: &ParentContext<'_>,
     ports: Option<&PortCrossing>,

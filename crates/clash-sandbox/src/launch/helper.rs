@@ -137,6 +137,8 @@ impl HelperProcess {
         self.says(RULES).then(|| self.task.missed.get().map_or(Ok(()), |missed| Err(*missed)))
     }
 
+    /// Waits for the helper's next message. True if it is this word; false at the end of the
+    /// helper.
     fn says(&self, word: HelperMessage) -> bool {
         let mut said = HelperMessage::default();
         loop {
@@ -147,6 +149,7 @@ impl HelperProcess {
         }
     }
 
+    /// Moves this thread into namespaces of the helper.
     fn enter(&self, kinds: ThreadNameSpaceType) -> Result<(), Errno> {
         let maker = pidfd_open(self.maker, PidfdFlags::empty())?;
         move_into_thread_name_spaces(maker.as_fd(), kinds)
@@ -251,6 +254,8 @@ fn run(task: &HelperTask) {
 /// The next message usually comes soon, and waking a CPU takes as long as part of the work.
 const SPIN_TIME: Duration = Duration::from_micros(150);
 
+/// Waits for the Landlock ruleset of the launcher, first in a loop, because it comes soon.
+/// `None` if the launcher sends none.
 fn receive_ruleset(task: &HelperTask) -> Option<OwnedFd> {
     let start = Instant::now();
     while !task.sent.load(Ordering::Acquire) && start.elapsed() < SPIN_TIME {
@@ -303,6 +308,8 @@ fn send(to: RawFd, parts: &RoomParts) -> bool {
         && sys::send(to, &there.to_ne_bytes(), &mut with).is_ok()
 }
 
+/// Receives the parts of a room in one message: two bytes with a bit for each part, and the
+/// descriptors. `None` if anything is missing.
 fn receive(from: &OwnedFd) -> Option<RoomParts> {
     let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_PARTS))];
     let mut with = RecvAncillaryBuffer::new(&mut space);

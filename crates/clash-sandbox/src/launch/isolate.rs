@@ -17,6 +17,8 @@ pub(super) struct IsolatedLauncher {
     pub(super) monitor: Option<WaitingMonitor>,
 }
 
+/// Leaves the host's namespaces, if the plan has a room, guards the standard streams, blocks
+/// the signals, and waits until the monitor's threads run.
 pub(super) fn isolate(
     parent: &ParentContext<'_>,
     monitor: Option<CallMonitor>,

@@ -7,6 +7,8 @@ use super::phases::{LaunchResult, ParentContext};
 use super::prepare::GrantFilling;
 use crate::linux::mounts::{MountTree, RoomParts};
 
+/// Builds the mount tree of the room and adds the remaining grants. Enters the tree, unless
+/// rooms can be made inside: then the caller enters it last. `None` without a room.
 pub(super) fn mount(
     parent: &ParentContext<'_>,
     parts: Option<RoomParts>,
@@ -20,6 +22,7 @@ pub(super) fn mount(
     Ok(tree)
 }
 
+/// Makes the tree from its parts, and carries out the steps before the mount of /proc.
 fn build(parent: &ParentContext<'_>, parts: RoomParts) -> LaunchResult<MountTree> {
     let steps = parent.steps_before_proc;
     let mut tree =
@@ -28,6 +31,7 @@ fn build(parent: &ParentContext<'_>, parts: RoomParts) -> LaunchResult<MountTree
     Ok(tree)
 }
 
+/// Makes the tree the root of this process. Does nothing without a room.
 pub(super) fn enter(parent: &ParentContext<'_>, tree: &MountTree) -> LaunchResult<()> {
     let Some(room) = parent.room else { return Ok(()) };
     tree.enter(room.inside).map_err(|error| LaunchError::EnterRoot(error.into()))

@@ -44,6 +44,8 @@ pub(super) struct ParentContext<'a> {
     pub(super) enters_last: bool,
 }
 
+/// Runs all phases. Without a room, a monitor or copied streams this process becomes the
+/// command, otherwise it attends to it and ends as the command does. Returns only on failure.
 pub(super) fn run(
     plan: &SandboxPlan,
     command: &LaunchCommand,
@@ -93,6 +95,8 @@ pub(super) fn run(
 }
 
 impl<'a> ParentContext<'a> {
+    /// Splits the steps of the room at the mount of /proc, which only a process in the new
+    /// namespace can make.
     fn new(launch: CommandContext<'a>, helper: Option<&'a HelperProcess>) -> Self {
         let room = launch.plan.room.as_ref();
         let steps = room.map_or(&[][..], |room| &room.steps);

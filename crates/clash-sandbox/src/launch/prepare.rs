@@ -79,6 +79,9 @@ pub(super) struct PreparedProcess {
     pub(super) copies_streams: bool,
 }
 
+/// Prepares this process: no core files, a terminal of its own, the working directory, the
+/// temporary directory, copied outputs. Makes the empty ruleset, and marks all descriptors
+/// from 3 on to close at `execve`, except those of a door.
 pub(super) fn prepare_process(
     request: &LaunchRequest<'_>,
     streams: &mut StandardStreams,
@@ -130,6 +133,8 @@ pub(super) struct ParentParts<'a> {
     pub(super) broker: Option<DoorBroker>,
 }
 
+/// Starts what works beside the command: the broker of the doors, the filling of the ruleset,
+/// the cgroup, the port forwarder, and the monitor.
 pub(super) fn prepare_parent<'a>(
     parent: &ParentContext<'a>,
     grants: PendingGrants,
@@ -148,6 +153,7 @@ pub(super) fn prepare_parent<'a>(
     Ok(ParentParts { filling, cwd, cgroup, numbers, ports, monitor, broker })
 }
 
+/// The working directory of the command: that of the door's visitor, or this process's own.
 fn working_directory(command: &LaunchCommand) -> LaunchResult<CString> {
     if let Some(door) = &command.door {
         let cwd = door.cwd.clone().into_os_string();
@@ -171,6 +177,8 @@ fn process_numbers(
     Ok(Some((settings, most)))
 }
 
+/// The monitor that the plan asks for, not yet running. Fails if an outer sandbox keeps it
+/// from reading memory.
 fn monitor(
     parent: &ParentContext<'_>,
     doors: Option<DoorLine>,
@@ -198,6 +206,7 @@ pub(super) struct GrantFilling<'a> {
 }
 
 impl<'a> GrantFilling<'a> {
+    /// Gives the grants to the helper as well, if it can take some.
     fn start(
         grants: PendingGrants,
         ruleset: &'a LandlockRuleset,

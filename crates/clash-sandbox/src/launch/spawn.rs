@@ -77,7 +77,9 @@ pub(super) fn spawn(
     Ok(child)
 }
 
-/// Work of the command's own process before it restricts itself.
+/// Work of the command's own process before it restricts itself: joins the cgroup, mounts
+/// /proc and what follows it, adds the grants of the room's own places, and changes the
+/// directory. Without a room it only arranges to die with its parent.
 fn settle(
     parent: &ParentContext<'_>,
     settings: CommandSettings<'_>,

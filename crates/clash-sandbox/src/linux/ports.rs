@@ -118,6 +118,8 @@ struct PortForwarder {
 }
 
 impl PortForwarder {
+    /// Starts the process that forwards connections to these listeners. It ends with the
+    /// launcher.
     fn start(listeners: Vec<TcpListener>) -> Result<Self, LaunchError> {
         let failed = |error: io::Error| LaunchError::Forwarder(error);
         let (control, theirs) =
@@ -155,11 +157,14 @@ fn listen(port: u16) -> io::Result<Vec<TcpListener>> {
     Ok([Some(first?), second.ok()].into_iter().flatten().collect())
 }
 
+/// Connects to a port of the loopback, IPv4 first, then IPv6.
 fn connect(port: u16) -> io::Result<TcpStream> {
     let [first, second] = LOOPBACK.map(|address| SocketAddr::new(address, port));
     TcpStream::connect(first).or_else(|error| TcpStream::connect(second).map_err(|_| error))
 }
 
+/// Takes connections, also of listeners that arrive later, until the launcher closes
+/// `control`. Then delivers those that wait, within [`MAX_DELIVERY_TIME`].
 fn forward(control: &OwnedFd, listeners: Vec<TcpListener>) -> io::Result<()> {
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
     // The caller of the launcher may wait for the end of its output, so this process must
@@ -238,6 +243,7 @@ fn thread() -> std::thread::Builder {
     std::thread::Builder::new().stack_size(THREAD_STACK_BYTES)
 }
 
+/// Takes connections of one listener for ever. Pauses after an error.
 fn take(listener: &TcpListener, port: u16, taken: &Arc<TakenConnections>) {
     loop {
         let mut waiting = [PollFd::new(listener, PollFlags::IN)];
@@ -253,6 +259,8 @@ fn take(listener: &TcpListener, port: u16, taken: &Arc<TakenConnections>) {
     }
 }
 
+/// Connects to the port and copies both ways until both sides have closed. Resets the taken
+/// connection if nobody listens there.
 fn join(taken: TcpStream, port: u16) -> io::Result<()> {
     let made = match connect(port) {
         Ok(made) => made,
@@ -279,6 +287,7 @@ fn copy(mut from: &TcpStream, mut to: &TcpStream) {
     let _ = from.shutdown(Shutdown::Read);
 }
 
+/// Sends a port and its listener to the forwarding process.
 fn send(control: &OwnedFd, port: u16, listener: &TcpListener) -> io::Result<()> {
     let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut with = SendAncillaryBuffer::new(&mut space);

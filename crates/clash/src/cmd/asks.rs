@@ -57,6 +57,8 @@ impl AsksArgs {
         Ok(exit::OK)
     }
 
+    /// Prints each new question until the reader closes the output. Questions wait for an
+    /// answer only while such a process runs.
     fn follow(&self, out: &mut CommandOutput, dirs: &Dirs) -> Result<u8, Failure> {
         let _listener = QuestionListener::register(dirs).map_err(Failure::new)?;
         let mut seen: HashSet<String> = HashSet::new();

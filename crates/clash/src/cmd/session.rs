@@ -53,6 +53,7 @@ struct SessionSummary {
 }
 
 impl SessionSummary {
+    /// Reads a whole trace and counts its actions.
     fn of(dirs: &Dirs, dir: &Path) -> Result<Self, Failure> {
         let name = dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let mut this = Self { name: name.clone(), ..Self::default() };
@@ -121,6 +122,7 @@ impl Args {
     }
 }
 
+/// Prints a session in one line.
 fn list_line(out: &mut CommandOutput, summary: &SessionSummary, json: bool) -> std::io::Result<()> {
     if json {
         return out.verbatim(summary.as_json().to_string());
@@ -132,6 +134,7 @@ fn list_line(out: &mut CommandOutput, summary: &SessionSummary, json: bool) -> s
     ))
 }
 
+/// Prints a session, and its last 20 blocked actions.
 fn show(out: &mut CommandOutput, summary: &SessionSummary, dir: &Path) -> std::io::Result<()> {
     let effects: Vec<String> =
         summary.effects.iter().map(|(effect, count)| format!("{count} {effect}")).collect();

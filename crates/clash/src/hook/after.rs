@@ -74,7 +74,9 @@ impl HookCall<'_> {
         tell::after_command(&place, &output, on)
     }
 
-    /// The alarm about a command that has ended, if there is one.
+    /// The first alarm about a command that has ended: it did not go through the launcher,
+    /// the project's settings work against clash, or files that steer agents changed. `None`
+    /// if all is well.
     fn alarm(&self, ran: &str) -> Result<Option<String>, HookError> {
         if !self.went_through_launcher(ran)? {
             if self.is_in_own_sandbox(ran) {

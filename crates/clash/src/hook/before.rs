@@ -22,7 +22,9 @@ struct DecidedCall {
 }
 
 impl HookCall<'_> {
-    /// Decides a tool call before it runs.
+    /// Decides a tool call before it runs, and records the decision. Silent for a call that
+    /// is no action. Refuses hostile settings, scripts that call the launcher, and questions
+    /// that the client cannot ask.
     pub(super) fn before(&self) -> Result<HookAnswer, HookError> {
         let Some(action) = self.action()? else { return Ok(HookAnswer::Silent) };
         // Not only for commands: a skill may start some of its own.
@@ -85,7 +87,9 @@ impl HookCall<'_> {
         reason
     }
 
-    /// The answer to a call that is allowed or that the client asks about.
+    /// The answer to a call that is allowed or that the client asks about: a script gets its
+    /// launcher line, a moved path its place in the session. Denies where the client can take
+    /// neither, with the line or path to use instead.
     fn let_through(&self, call: DecidedCall, reason: String) -> Result<HookAnswer, HookError> {
         let DecidedCall { action, decision, input, moved } = call;
         let updated_input = match &action.input {
@@ -152,6 +156,7 @@ impl HookCall<'_> {
         own_rules::strictest_rule(self.agent, &user, &self.session.project, script)
     }
 
+    /// True if the client can ask the user now. Some can only if a user sits at the terminal.
     fn can_ask(&self) -> bool {
         match self.agent.abilities.asks {
             QuestionSupport::Yes => true,
@@ -180,6 +185,7 @@ impl HookCall<'_> {
         })
     }
 
+    /// The record of a decision, with the script, the files or the hosts that it is about.
     fn decision_record(&self, action: &Action, decision: &Decision, reason: &str) -> TraceRecord {
         let what = match &action.input {
             ToolInput::Script(script) => script.clone(),

@@ -96,6 +96,8 @@ pub(crate) fn main(args: &[OsString]) -> u8 {
     reply::send(agent, event, &message, answer)
 }
 
+/// Enters the session of a message and answers the event. A session starts anew in its
+/// project, unless the client only cleared or compacted it.
 fn handle(
     agent: &'static Agent,
     event: HookEvent,
@@ -158,6 +160,7 @@ impl HookCall<'_> {
         })
     }
 
+    /// The decision of the policy in force about an action of this session.
     fn decide(&self, action: &Action) -> Result<Decision, HookError> {
         let scene = DecisionContext {
             project: &self.session.project,

@@ -17,7 +17,8 @@ use crate::held_path::HeldPaths;
 const PRINTS_REFUSAL: &str = "printf '%s\\n'";
 const ENDS_REFUSED: &str = " >&2; exit 126";
 
-/// Sends the answer and returns the exit status.
+/// Sends the answer in the client's words and returns the exit status. If it cannot be
+/// written, the status blocks the call.
 pub(super) fn send(
     agent: &Agent,
     event: HookEvent,

@@ -47,6 +47,9 @@ impl HookCall<'_> {
         }
     }
 
+    /// The call with its paths below /tmp moved to the session's directory, which is created.
+    /// Marked as refused if the client cannot take other paths. `None` if the new input is no
+    /// action.
     fn with_moved_paths(
         &self,
         action: &Action,

@@ -123,6 +123,8 @@ impl LaunchContext {
         }))
     }
 
+    /// Plans the sandbox, records the launch, and becomes the command in it. An unrestricted
+    /// sandbox is not planned. Returns only on failure.
     fn confine_with(
         &self,
         host: Option<HostFacts>,
@@ -197,6 +199,8 @@ impl LaunchContext {
         Err(LauncherError::Launch { sandbox: sandbox.name.clone(), error })
     }
 
+    /// Plans the sandbox for this session and project. Creates missing directories of its
+    /// caches.
     fn plan(
         &self,
         sandbox: &Sandbox,
@@ -230,7 +234,9 @@ impl LaunchContext {
         })
     }
 
-    /// The variables that the command gets.
+    /// The variables that the command gets: those that the sandbox does not hold back, the
+    /// lent ssh agent, and the sandbox's name. Without variables that name programs if the
+    /// sandbox may read credentials.
     fn environment(
         &self,
         sandbox: &Sandbox,

@@ -34,7 +34,8 @@ impl LaunchContext {
         Self::for_session_named(id.map(name_of).as_deref())
     }
 
-    /// The same, by the name of the session's directory.
+    /// The same, by the name of the session's directory. An unknown name counts as none.
+    /// Fails, with an alarm in the record, if the project's directory was replaced.
     pub(super) fn for_session_named(name: Option<&str>) -> Result<Self, LauncherError> {
         let dirs = Dirs::from_env()?;
         let session = match name.map(|name| Session::open_named(&dirs, name)) {
@@ -104,7 +105,8 @@ impl LaunchContext {
         Ok(())
     }
 
-    /// The sandbox of a decision that lets the command run.
+    /// The sandbox of a decision that lets the command run: an allow, or an ask with an
+    /// approval for the same sandbox. Records and returns a refusal otherwise.
     pub(super) fn settle(
         &self,
         script: &str,

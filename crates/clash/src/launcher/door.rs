@@ -64,6 +64,7 @@ pub(super) struct NamedCommands {
 }
 
 impl NamedCommands {
+    /// The commands of a script, and among them those about which the policy asks.
     pub(super) fn of_script(script: &str, decision: &Decision) -> Self {
         let commands = clash_shell::find_commands(script);
         let all = commands.iter().map(|command| command.words.clone()).collect();
@@ -72,6 +73,7 @@ impl NamedCommands {
         Self { all, answered: asked.map(|(_, command)| command.words).collect() }
     }
 
+    /// True if the words can come from one of these commands.
     fn include(commands: &[Vec<ShellWord>], words: &[String], home: &Path) -> bool {
         commands.iter().any(|command| {
             let (Some((program, script)), Some((name, words))) =
@@ -152,6 +154,8 @@ enum DoorAnswer {
 }
 
 impl DoorService for RoomDoors<'_> {
+    /// Answers one visit: refuses it, lets the command run in the room, or launches it in its
+    /// own sandbox.
     fn open(&self, visit: DoorVisit) {
         // The visitor sees that its socket closes, and says so.
         let Ok(visitor) = visit.read() else { return };
@@ -249,6 +253,8 @@ impl RoomDoors<'_> {
         }
     }
 
+    /// Decides the command behind a door: in its own sandbox, here in the room, or refused.
+    /// Asks the user at once if a rule asks and no earlier answer covers the command.
     fn answer(
         &self,
         asked: &AskedCommand<'_>,

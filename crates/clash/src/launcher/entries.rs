@@ -85,6 +85,8 @@ pub(crate) fn sandbox_named(policy: &LoadedPolicy, name: &str) -> Result<Sandbox
     Err(LauncherError::NoSandbox { name: name.to_owned(), known })
 }
 
+/// Runs `clash exec`: a command, or with `--approval` a script that the hook approved. Only a
+/// person at a terminal, outside a session, can be asked.
 fn exec(args: &[OsString]) -> Result<Never, LauncherError> {
     let (approval, command) = match args {
         [option, id, dashes, command @ ..] if option == "--approval" && dashes == "--" => {
@@ -137,6 +139,7 @@ fn sh(args: &[OsString]) -> Result<Never, LauncherError> {
     run_script(&context, script, &ApprovalSource::ForScript)
 }
 
+/// Runs a script with the shell, as the policy decides.
 fn run_script(
     context: &LaunchContext,
     script: &str,
@@ -147,6 +150,8 @@ fn run_script(
     context.launch(&command, context.agent(), source, StartedBy::Caller, &no_grants)
 }
 
+/// Runs `clash-shell` with the whole command line of an agent. Refuses a command of the agent
+/// outside a session, and one inside the agent's own sandbox.
 fn shell(args: &[OsString]) -> Result<Never, LauncherError> {
     let [string] = args else { return Err(LauncherError::Usage) };
     let string = string.to_str().ok_or(LauncherError::NotText)?;

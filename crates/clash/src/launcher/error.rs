@@ -59,6 +59,8 @@ pub(crate) enum LauncherError {
 }
 
 impl LauncherError {
+    /// The exit status: usage, refused, not found, out of time, or 125 for every other
+    /// failure before the command starts.
     fn status(&self) -> u8 {
         match self {
             Self::Usage => exit::USAGE,
@@ -76,6 +78,7 @@ impl LauncherError {
         }
     }
 
+    /// The remedy, if there is one to name.
     fn hint(&self) -> Option<String> {
         match self {
             Self::NoPlan { refusal, .. } => refusal.hint(),

@@ -137,6 +137,7 @@ fn refusal(
     format!("{program} → {host} {what}; allowed: {}{remedy}", allowed(sandbox))
 }
 
+/// The host, with its port unless it is 80 or 443.
 fn with_port(host: &str, port: Option<u16>) -> String {
     match port {
         None | Some(443 | 80) => host.to_owned(),
@@ -145,7 +146,7 @@ fn with_port(host: &str, port: Option<u16>) -> String {
     }
 }
 
-/// The hosts that a sandbox reaches, for a message.
+/// The hosts that a sandbox reaches by rules, at most six, for a message.
 pub(crate) fn allowed(sandbox: &Sandbox) -> String {
     const MAX_SHOWN: usize = 6;
     let NetworkAccess::Hosts { rules, default } = &sandbox.net else {
@@ -166,6 +167,8 @@ pub(crate) fn allowed(sandbox: &Sandbox) -> String {
 }
 
 impl GateService for GateLedger<'_> {
+    /// Records a connection in the trace of the session, a denied one also as a block, and
+    /// tells the user of a denial.
     fn record(&self, record: &ConnectionRecord) {
         let denial = match &record.outcome {
             RecordOutcome::Denied(denial) => Some(denial),
@@ -215,6 +218,7 @@ impl GateService for GateLedger<'_> {
         }
     }
 
+    /// Asks the user about a host. False unless the answer is yes in time.
     fn ask(&self, question: &GateQuestion) -> bool {
         let program = question.program.clone().unwrap_or_else(|| self.command.clone());
         let host = match question.port {

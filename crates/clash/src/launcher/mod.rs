@@ -130,6 +130,8 @@ impl LaunchContext {
         self.confine(None, &room, &extra()?, command, doors.as_ref())
     }
 
+    /// Takes the approval of a script from the session; `None` if the source has none. Fails
+    /// if a named one is missing or about another script.
     fn take_approval(
         &self,
         script: &str,

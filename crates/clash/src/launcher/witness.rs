@@ -74,6 +74,7 @@ impl WitnessState {
 }
 
 impl CommandWitness for TraceWitness {
+    /// Records a refusal of the monitor, each once, at most [`MAX_TRACED_REFUSALS`].
     fn refused(&self, access: &RefusedAccess) {
         let Ok(mut state) = self.state.lock() else { return };
         let is_new = state.seen.len() < MAX_TRACED_REFUSALS
@@ -88,6 +89,7 @@ impl CommandWitness for TraceWitness {
         state.write(record);
     }
 
+    /// Records what waits, and the end of the command.
     fn ended(&self, end: ObservedEnd) {
         let Ok(mut state) = self.state.lock() else { return };
         for record in std::mem::take(&mut state.waiting) {

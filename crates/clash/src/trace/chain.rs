@@ -113,7 +113,8 @@ pub(crate) enum ChainReport {
     },
 }
 
-/// Checks the trace of a session. The caller must hold no lock on it.
+/// Checks the trace of a session against its head. A trace of an older version without a head
+/// counts as whole. The caller must hold no lock on it.
 pub(crate) fn verify(session: &Path) -> io::Result<ChainReport> {
     let (_lock, head) = segments::lock_for_reading(session)?;
     let Some(head) = head else {

@@ -237,6 +237,7 @@ impl TraceRecord {
         Self { session: session.name.clone(), ..Self::of_event(event) }
     }
 
+    /// A record of this event, now, with nothing else.
     pub(crate) fn of_event(event: TraceEvent) -> Self {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let time = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
@@ -265,6 +266,7 @@ impl TraceRecord {
     }
 }
 
+/// Cuts a text to [`MAX_TEXT_BYTES`], and marks it with `…`.
 fn cut(text: &mut String) {
     if text.len() > MAX_TEXT_BYTES {
         let at = text.floor_char_boundary(MAX_TEXT_BYTES);

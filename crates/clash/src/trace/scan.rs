@@ -14,7 +14,8 @@ pub(crate) fn each_line(file: &Path, mut each: impl FnMut(&[u8])) -> io::Result<
     each_line_with_end(file, |line| each(line.strip_suffix(b"\n").unwrap_or(line)))
 }
 
-/// Calls `each` for every line, with its end if it has one.
+/// Calls `each` for every line, with its end if it has one. The middle of a line longer than
+/// [`MAX_LINE_BYTES`] may be missing.
 pub(super) fn each_line_with_end(file: &Path, mut each: impl FnMut(&[u8])) -> io::Result<()> {
     let mut reader = BufReader::with_capacity(BUFFER_BYTES, File::open(file)?);
     let mut long = Vec::new();

@@ -62,6 +62,7 @@ impl TraceHead {
         )
     }
 
+    /// Reads the head of a trace. `None` if it is not exactly as this version writes it.
     pub(super) fn from_text(text: &str) -> Option<Self> {
         let mut words = text.strip_prefix("clash trace 2 ")?.strip_suffix('\n')?.split(' ');
         let mut next = || words.next();

@@ -36,6 +36,7 @@ pub(crate) struct TraceWriter {
 const APPEND: OFlags = OFlags::RDWR.union(OFlags::APPEND).union(OFlags::CREATE);
 
 impl TraceWriter {
+    /// Opens the trace of a session for appending. Creates its files.
     pub(crate) fn open(session: &Session) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let dir = openat(CWD, &session.dir, flags, Mode::empty())?;
@@ -54,6 +55,8 @@ impl TraceWriter {
         done
     }
 
+    /// Appends a record while the head is locked: follows lines that another process added,
+    /// begins a new segment if the file is large, and writes the new head.
     fn append_locked(&mut self, mut record: TraceRecord) -> io::Result<()> {
         let mut head = read_head(&self.head)?;
         // Another process has begun a new segment since this one was opened, perhaps between
@@ -96,7 +99,7 @@ impl TraceWriter {
         Ok(())
     }
 
-    /// Writes the line, or nothing.
+    /// Writes the line, or nothing: what a full disk took in part is removed again.
     fn write_whole(&self, line: &[u8], start: u64) -> io::Result<()> {
         let written = loop {
             match rustix::io::write(&self.newest, line) {
@@ -114,6 +117,7 @@ impl TraceWriter {
         }
     }
 
+    /// True if the open file is still the newest segment.
     fn is_newest(&self) -> io::Result<bool> {
         let own = fstat(&self.newest)?;
         Ok(match statat(&self.dir, FILE, AtFlags::SYMLINK_NOFOLLOW) {
@@ -142,6 +146,7 @@ impl TraceWriter {
     }
 }
 
+/// The head of the trace; a new one if the file is empty. Fails if it is damaged.
 fn read_head(file: &OwnedFd) -> io::Result<TraceHead> {
     let mut space = [0; 512];
     let length = pread(file, &mut space, 0)?;
@@ -156,12 +161,14 @@ fn file_size(file: &OwnedFd) -> io::Result<u64> {
     Ok(u64::try_from(fstat(file)?.st_size).unwrap_or_default())
 }
 
+/// True if the last byte is a newline. False for an empty file.
 fn ends_with_newline(file: &OwnedFd, size: u64) -> io::Result<bool> {
     let mut last = [0];
     pread(file, &mut last, size.saturating_sub(1))?;
     Ok(last == *b"\n")
 }
 
+/// The bytes from `start` to `end`; fewer if the file ends before.
 fn read_from(file: &OwnedFd, start: u64, end: u64) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; usize::try_from(end - start).unwrap_or_default()];
     let mut filled = 0;

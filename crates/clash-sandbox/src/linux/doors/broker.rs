@@ -93,6 +93,9 @@ pub(crate) fn start_broker(service: &dyn DoorService) -> io::Result<(DoorLine, D
     }
 }
 
+/// Receives visits until the launcher ends, and starts a process for each that answers it.
+/// Drops a visit if [`MAX_OPEN_DOORS`] are open. At the end kills these processes, and waits
+/// for everything behind the doors.
 fn serve(visits: &OwnedFd, service: &dyn DoorService) {
     // Signals to the process group are for the command. The end of the launcher closes the
     // socket.

@@ -50,6 +50,7 @@ impl DoorVisit {
         self.reply(DoorReply::Exited(REFUSED_STATUS as u8));
     }
 
+    /// Sends a reply to the visitor. Errors are ignored.
     fn reply(&self, reply: DoorReply) {
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
         let _ = send(&self.socket, &reply.encode(), flags);
@@ -83,6 +84,8 @@ impl DoorVisit {
         self.attend(starter);
     }
 
+    /// Reports each stop and the end of the started process to the visitor, and passes the
+    /// visitor's signals on. Kills the process if the visitor ends or closes its socket.
     fn attend(&self, starter: libc::pid_t) {
         let Some(pid) = Pid::from_raw(starter) else { return };
         let Ok(signals) = sys::signals() else { return };

@@ -75,6 +75,9 @@ impl DoorVisit {
         poll(&mut ends, Some(&now)) != Ok(0)
     }
 
+    /// Receives all descriptors of the visitor, with their numbers there, and its blocked
+    /// signals. Fails after [`MAX_SILENCE`] without a message, for a message that is not
+    /// understood, and for more than [`MAX_DESCRIPTORS`].
     fn descriptors(&self) -> io::Result<(Vec<(RawFd, OwnedFd)>, u64)> {
         let mut all = Vec::new();
         loop {
@@ -120,7 +123,8 @@ fn unreadable() -> io::Error {
     io::ErrorKind::InvalidData.into()
 }
 
-/// The strings of a file of /proc, each with a NUL byte at its end.
+/// The strings of a file of /proc, each with a NUL byte at its end. Fails for more than
+/// [`MAX_ARGUMENT_BYTES`], or if the last NUL byte is missing.
 fn strings(path: &Path) -> io::Result<Vec<OsString>> {
     use io::Read;
     let mut bytes = Vec::new();
@@ -134,6 +138,7 @@ fn strings(path: &Path) -> io::Result<Vec<OsString>> {
     Ok(text.split(|byte| *byte == 0).map(|text| OsString::from_vec(text.to_vec())).collect())
 }
 
+/// Splits `NAME=value`. `None` without an `=` after the first byte.
 fn pair(text: OsString) -> Option<(OsString, OsString)> {
     let bytes = text.into_vec();
     // The first byte belongs to the name, also if it is `=`.
@@ -143,7 +148,8 @@ fn pair(text: OsString) -> Option<(OsString, OsString)> {
     Some((OsString::from_vec(name.to_vec()), OsString::from_vec(value.to_vec())))
 }
 
-/// The names of the programs above a process, up to the launcher.
+/// The names of the programs above a process, outermost first, up to a program of clash, at
+/// most [`MAX_CALLERS`].
 fn callers(pid: i32) -> Vec<String> {
     let mut names = Vec::new();
     let mut process = pid;

@@ -101,6 +101,7 @@ pub(super) struct MonitorWorker {
 pub(super) const SET_ID: u32 = libc::S_ISUID | libc::S_ISGID;
 
 impl MonitorWorker {
+    /// The worker of a plan. Notes the standard streams, which commands may open again.
     pub(super) fn new(
         shared: Arc<MonitorState>,
         watch: WatchPlan,
@@ -140,7 +141,8 @@ impl MonitorWorker {
         self.shared.refuse(id, error);
     }
 
-    /// Carries out one call of the command, if the rules permit it, and answers it.
+    /// Carries out one call of the command, if the rules and the limit on names permit it,
+    /// and answers it with its result or an error.
     pub(super) fn carry_out(&mut self, job: MonitorJob) {
         let MonitorJob { id, act } = job;
         self.refusal.take();
@@ -210,6 +212,7 @@ impl MonitorWorker {
         self.check_making(path, needs, needs)
     }
 
+    /// Notes the refused access for the record, and returns `EACCES`.
     fn note_refusal(&self, path: &Path, needs: FileCaps) -> Errno {
         let path = path.to_path_buf();
         self.refusal.replace(Some(RefusedAccess { path, needs }));
@@ -331,6 +334,8 @@ impl MonitorWorker {
         add_watch(through, Path::new("/proc/self/fd").join(itself(at)), flags)
     }
 
+    /// Makes a directory if the rules permit it. `EEXIST` if it is there, before any other
+    /// error.
     fn mkdir(&mut self, at: CallPlace, mode: u32) -> ActResult {
         let at = self.name(at, Errno::EXIST)?;
         // Programs such as `mkdir -p` expect `EEXIST` for directories that are there,
@@ -345,6 +350,8 @@ impl MonitorWorker {
         Ok(())
     }
 
+    /// Makes a file, pipe or socket if the rules permit it. Refuses device nodes, and the
+    /// set-id and sticky bits.
     fn mknod(&mut self, at: CallPlace, mode: u32, device: u64) -> ActResult {
         let kind = match FileType::from_raw_mode(mode) {
             FileType::Unknown => FileType::RegularFile,
@@ -361,6 +368,8 @@ impl MonitorWorker {
         mknodat(&at.dir, &at.leaf, kind, Mode::from_raw_mode(mode & 0o7777), device)
     }
 
+    /// Removes a name if the rules permit it, or if it is part of a worktree that is being
+    /// removed. A kept repository in it is only marked, and removed with its directory.
     fn unlink(&mut self, at: CallPlace, directory: bool) -> ActResult {
         let at = self.name(at, if directory { Errno::BUSY } else { Errno::ISDIR })?;
         if let Err(refusal) = self.check(&at.path, FileCaps::DELETE) {
@@ -391,6 +400,7 @@ impl MonitorWorker {
         Ok(())
     }
 
+    /// Sets the length of a regular file that may be changed.
     fn truncate(&mut self, at: &OwnedFd, length: u64) -> ActResult {
         match FileType::from_raw_mode(fstat(at)?.st_mode) {
             FileType::RegularFile => {}

@@ -140,7 +140,7 @@ fn follows(flags: i32) -> bool {
     flags & libc::AT_SYMLINK_NOFOLLOW == 0
 }
 
-/// Calls that open files, and make, rename and remove names.
+/// Decodes calls that open files, and make, rename and remove names. `None` for another call.
 fn read_name_call(
     args: &CallArguments<'_>,
     notice: &SeccompNotice,
@@ -195,7 +195,7 @@ fn read_name_call(
     }))
 }
 
-/// Calls that change modes, owners and times, and inotify.
+/// Decodes calls that change modes, owners and times, and inotify. `None` for another call.
 fn read_attribute_call(
     args: &CallArguments<'_>,
     notice: &SeccompNotice,
@@ -256,11 +256,14 @@ fn read_attribute_call(
     }))
 }
 
+/// Two times from the caller's memory, as seconds and nanoseconds.
 fn pairs(caller: &CallingProcess<'_>, at: u64) -> Result<FileTimes, Errno> {
     let [a, b, c, d] = caller.words::<4>(at)?;
     Ok([(a, b), (c, d)])
 }
 
+/// Two times from the caller's memory, with microseconds. The present time for address 0.
+/// `EINVAL` for microseconds out of range.
 fn micros(caller: &CallingProcess<'_>, at: u64) -> Result<FileTimes, Errno> {
     if at == 0 {
         return Ok(NOW);

@@ -128,6 +128,7 @@ impl<'a> CallingProcess<'a> {
         false
     }
 
+    /// The parent of a process; `None` if it has ended or has none but the init process.
     fn parent_of(&self, process: i32) -> Option<i32> {
         let mut stat = String::with_capacity(512);
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;
@@ -145,7 +146,8 @@ impl<'a> CallingProcess<'a> {
         self.shared.of != (ProcView::OfTheHost { net: false }) || !below.split('/').any(net)
     }
 
-    /// The text at an address, up to the NUL byte.
+    /// The text at an address, up to the NUL byte. `ENAMETOOLONG` from [`MAX_PATH_BYTES`] on,
+    /// `EFAULT` for memory that cannot be read.
     pub(super) fn text(&self, at: u64) -> Result<Vec<u8>, Errno> {
         let mut text = Vec::with_capacity(128);
         let mut page = [0_u8; PAGE_BYTES as usize];
@@ -271,7 +273,7 @@ impl<'a> CallingProcess<'a> {
         &self.shared.held
     }
 
-    /// The caller's umask.
+    /// The caller's umask, remembered from an earlier call if the process is still the same.
     pub(super) fn umask(&self) -> Result<u32, Errno> {
         if let Some(umask) = self.known.as_ref().and_then(|known| known.umask())
             && self.is_still_there()

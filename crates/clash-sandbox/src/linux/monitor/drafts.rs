@@ -45,6 +45,7 @@ struct ScriptDraft {
 }
 
 impl ScriptDraft {
+    /// True if the draft has another text than the script, or if the script cannot be read.
     fn differs(&self) -> bool {
         let [script, draft] = [&self.script, &self.draft].map(text_of);
         script.is_none() || script != draft
@@ -71,6 +72,7 @@ impl ScriptDrafts {
         agree
     }
 
+    /// Keeps a draft. False if there are [`MAX_DRAFTS`] already.
     fn add(&self, draft: ScriptDraft) -> bool {
         let mut drafts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let fits = drafts.len() < MAX_DRAFTS;
@@ -124,6 +126,8 @@ impl MonitorWorker {
             && self.drafts.agree(identity(meta))
     }
 
+    /// True if the rules permit to write the path, and the list of persistence paths keeps it
+    /// only with its directory.
     fn is_script(&self, path: &Path) -> bool {
         let rights = &self.watch.rights;
         rights.permits(path, FileCaps::WRITE)

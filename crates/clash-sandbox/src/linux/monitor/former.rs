@@ -92,6 +92,9 @@ impl FormerLinks {
         self.note_at(dir, climbs, now())
     }
 
+    /// As [`Self::note`], at a time: records the climbs at the directory and, one less each,
+    /// at those above it. Without a file does nothing. If a directory above cannot be opened,
+    /// or a link climbs too far, the record counts as incomplete for a while.
     fn note_at(&self, dir: &OwnedFd, climbs: ClimbSet, now: u64) -> ActResult {
         let Some(file) = &self.file else { return Ok(()) };
         let mut climbs = climbs & !1;
@@ -146,6 +149,8 @@ impl FormerLinks {
         self.state_at(now())
     }
 
+    /// The state of the record at a time. Unknown without a file, for another format, and
+    /// while an overflow counts.
     fn state_at(&self, now: u64) -> FormerState {
         let Some(file) = &self.file else { return FormerState::Unknown };
         match FormerSlot::read_at(file, 0) {
@@ -166,6 +171,7 @@ impl FormerLinks {
         self.climbs_at(dir, now())
     }
 
+    /// The climbs of removed links that still count for a directory. None without a file.
     fn climbs_at(&self, dir: &OwnedFd, now: u64) -> Result<ClimbSet, Errno> {
         let Some(file) = &self.file else { return Ok(0) };
         let inode = identity(&fstat(dir)?);
@@ -226,6 +232,7 @@ impl FormerSlot {
         counts(stamp, now)
     }
 
+    /// Reads four numbers. Missing bytes are zero.
     fn from_bytes(bytes: &[u8]) -> Self {
         let mut words = [0; 4];
         for (word, bytes) in words.iter_mut().zip(bytes.chunks_exact(8)) {
@@ -247,12 +254,14 @@ impl FormerSlot {
     }
 }
 
+/// The place of a directory's bucket in the file.
 fn bucket_of((device, inode): DirInode) -> u64 {
     // The multiplier of Fibonacci hashing. Its upper bits are spread best.
     let mixed = (inode ^ device.rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (1 + (mixed >> 32) % BUCKET_COUNT) * BUCKET_BYTES as u64
 }
 
+/// The slots of a bucket; empty ones behind the end of the file.
 fn read_bucket(file: &OwnedFd, at: u64) -> Result<Vec<FormerSlot>, Errno> {
     let mut bytes = [0; BUCKET_BYTES];
     // Behind the end of a file without reserved space everything is zero.
@@ -260,7 +269,8 @@ fn read_bucket(file: &OwnedFd, at: u64) -> Result<Vec<FormerSlot>, Errno> {
     Ok(bytes.chunks_exact(SLOT_BYTES).map(FormerSlot::from_bytes).collect())
 }
 
-/// Adds climbs to the entry of a directory.
+/// Adds climbs to the entry of a directory. If its bucket is full, the whole record counts as
+/// incomplete for a while.
 fn put(file: &OwnedFd, inode: DirInode, climbs: ClimbSet, now: u64) -> ActResult {
     let bucket = bucket_of(inode);
     let slots = read_bucket(file, bucket)?;

@@ -78,6 +78,8 @@ impl OwnCreations {
         self.files.insert(path, inode);
     }
 
+    /// Notes a directory as one that this room has made with a repository. Nothing if it does
+    /// not exist.
     fn tree(&mut self, dir: &Path) {
         if let Some(inode) = (self.inode_of)(dir) {
             self.trees.insert(dir.to_path_buf(), inode);

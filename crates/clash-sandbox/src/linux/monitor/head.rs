@@ -55,7 +55,9 @@ impl MonitorWorker {
             && !self.fresh.covers(path)
     }
 
-    /// Renames a checked copy of `HEAD.lock` to `HEAD`.
+    /// Puts a checked copy of `HEAD.lock` in the place of `HEAD`, and removes `HEAD.lock`.
+    /// `EACCES` for a rename of another kind, and if git would not take the content for a
+    /// `HEAD`.
     pub(super) fn replace_head(
         &mut self,
         from: &HeldName,

@@ -43,6 +43,8 @@ struct CallerMap {
 }
 
 impl KnownCallers {
+    /// The known facts about a thread, or new ones; `None` if it has ended. Forgets all if
+    /// there are too many.
     pub(super) fn caller(&self, processes: &OwnedFd, tid: i32) -> Option<Arc<KnownCaller>> {
         let mut map = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = map.callers.get(&tid) {
@@ -64,6 +66,7 @@ impl KnownCallers {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).callers.remove(&tid);
     }
 
+    /// Forgets every known umask, because a process is about to change one.
     pub(super) fn forget_umasks(&self) {
         let mut map = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         map.last_umask_call = Some(Instant::now());

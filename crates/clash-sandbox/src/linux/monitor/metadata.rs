@@ -86,7 +86,8 @@ pub(super) fn answer(shared: &MonitorState, notice: &SeccompNotice) -> bool {
     true
 }
 
-/// Decodes a system call and reads its arguments from the caller's memory.
+/// Decodes a system call and reads its arguments from the caller's memory. `None` for a call
+/// that is not about metadata, `EINVAL` for unknown flags.
 fn read(
     caller: &CallingProcess<'_>,
     notice: &SeccompNotice,
@@ -152,6 +153,8 @@ fn read(
 }
 
 impl MetadataQuery {
+    /// The answer about an object. A blank one shows only that it exists, its type and its
+    /// identity.
     fn answer(
         self,
         shared: &MonitorState,
@@ -203,6 +206,7 @@ fn is_read_only(shared: &MonitorState, object: &OwnedFd) -> Result<bool, Errno> 
     Ok(sight.zip(path).is_some_and(|(sight, path)| sight.is_read_only(&path)))
 }
 
+/// The value of an extended attribute, or the list of their names without a `name`.
 fn attribute(
     object: &OwnedFd,
     name: Option<CString>,

@@ -251,6 +251,9 @@ fn thread() -> std::thread::Builder {
     std::thread::Builder::new().stack_size(256 * 1024)
 }
 
+/// Handles one call in the outer thread: lets `umask` continue, answers calls about metadata,
+/// and carries a call out itself if no job waits and the call is on open ground. All others
+/// go to the inner thread. A call that cannot be read is refused.
 fn hand_on(
     shared: &Arc<MonitorState>,
     notice: &SeccompNotice,
@@ -350,7 +353,8 @@ fn answer_door(
     sys::answer_with(&shared.listener, notice.id, &inside, true)
 }
 
-/// The inner thread.
+/// The inner thread. Confines itself like the command, then carries out the jobs. If it
+/// cannot confine itself, it refuses them all.
 fn work(
     shared: &MonitorState,
     worker: &Mutex<MonitorWorker>,

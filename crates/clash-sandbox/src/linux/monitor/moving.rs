@@ -65,6 +65,8 @@ impl MonitorWorker {
             && !self.holds_nothing_of_list(&at.dir, at.path.parent().unwrap_or(Path::new("/")))
     }
 
+    /// True if a directory surely has no file that only a new repository may have. False if
+    /// it cannot be read, or has too many names.
     fn holds_nothing_of_list(&self, dir: &OwnedFd, path: &Path) -> bool {
         let Ok(dir) = openat(dir, ".", LIST, Mode::empty()) else { return false };
         let mut search = MoveSearch::new(self, path);

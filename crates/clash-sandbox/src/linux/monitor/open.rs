@@ -61,6 +61,9 @@ impl MonitorWorker {
         }
     }
 
+    /// Opens a name in a directory, or makes the file if the call says so and the rules
+    /// permit it. Fails with `EAGAIN` if other processes keep making and removing it, and
+    /// with `ELOOP` for a link.
     fn open_name(&mut self, at: CallPlace, request: &OpenRequest) -> Result<OpenState, Errno> {
         let at = self.name(at, Errno::INVAL)?;
         // A trailing slash would make the kernel follow a link.
@@ -126,6 +129,9 @@ impl MonitorWorker {
         Ok(file)
     }
 
+    /// Opens an object again that the caller already holds. The caller's own standard
+    /// streams, with no more access than given, and objects without a path are opened without
+    /// a look at the rules.
     fn open_object(&mut self, object: OwnedFd, request: &OpenRequest) -> Result<OpenState, Errno> {
         let meta = fstat(&object)?;
         let this = identity(&meta);
@@ -137,6 +143,9 @@ impl MonitorWorker {
         }
     }
 
+    /// Opens an existing file or directory if the rules permit the access; a kept script is
+    /// opened as a draft. Makes a file without a name for `O_TMPFILE`. Refuses device nodes
+    /// outside /dev.
     fn open_found(
         &self,
         path: &Path,
@@ -168,6 +177,8 @@ impl MonitorWorker {
         self.open_checked(object, meta, request)
     }
 
+    /// Opens an object that the rules permit. An object whose opening may block, for example
+    /// a pipe, is left to another thread. Refuses /dev/tty of another session.
     fn open_checked(
         &self,
         object: OwnedFd,
@@ -254,6 +265,7 @@ impl OpenRequest {
                 && (given == OFlags::WRONLY || !self.has(libc::O_TRUNC))
     }
 
+    /// The rights that the open needs. Reading counts only if reads are watched.
     fn needs(&self) -> FileCaps {
         let (reads, writes) = match self.flags & libc::O_ACCMODE {
             libc::O_RDONLY => (true, false),
@@ -282,6 +294,7 @@ impl OpenRequest {
 
 const HOLD: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
 
+/// Opens a held object again, with the caller's flags.
 fn reopen(
     shared: &MonitorState,
     object: &OwnedFd,

@@ -45,7 +45,8 @@ pub(super) enum CallPlace {
     Opened(OwnedFd),
 }
 
-/// Resolves every path of a call.
+/// Resolves every path of a call. Fails with `ENOENT` for a path that is not shown, and with
+/// `EACCES` where one is to be made.
 pub(super) fn locate(
     caller: &CallingProcess<'_>,
     call: DecodedCall,
@@ -182,8 +183,9 @@ impl<'a> PathFinder<'a> {
         Self { looks: true, ..Self::new(caller, sight) }
     }
 
-    /// Finds the object or the name that the caller's path means. With `follow`, also follows a
-    /// link at its end.
+    /// Finds the object or the name that the caller's path means. With `follow`, also follows
+    /// a link at its end. `ELOOP` after too many links. A hidden name is returned without a
+    /// look at the disk.
     pub(super) fn find(mut self, spot: CallPath, follow: bool) -> Result<CallPlace, Errno> {
         let Some(mut path) = spot.path else {
             let object = self.caller.directory(spot.dir)?;
@@ -360,7 +362,8 @@ impl<'a> PathFinder<'a> {
         }
     }
 
-    /// As `walk_to`, name by name.
+    /// As `walk_to`, name by name. `ENOENT` for a hidden name, `EACCES` for a link of another
+    /// process in /proc.
     fn walk(&mut self, base: OwnedFd, path: &[u8]) -> Result<WalkPosition, Errno> {
         let mut here = self.classify(base);
         let mut names: VecDeque<Vec<u8>> = parts(path);
@@ -410,7 +413,8 @@ impl<'a> PathFinder<'a> {
         Ok(here)
     }
 
-    /// One step further below the caller's own process.
+    /// One step further below the caller's own process. A link there leads out of it, to a
+    /// directory; `..` is refused.
     fn step_in_own(&self, below: &str, name: &[u8]) -> Result<WalkPosition, Errno> {
         let name = std::str::from_utf8(name).map_err(|_| Errno::NOENT)?;
         let further = if below.is_empty() { name.to_owned() } else { format!("{below}/{name}") };
@@ -445,6 +449,8 @@ impl<'a> PathFinder<'a> {
         Ok(CallPlace::Object(object))
     }
 
+    /// A file in the caller's own entry of /proc: only its place if the call looks at it,
+    /// otherwise opened.
     fn own_file(&self, below: &str) -> Result<CallPlace, Errno> {
         if self.looks {
             self.caller.entry(below).map(CallPlace::Object)
@@ -495,6 +501,7 @@ fn root() -> Result<OwnedFd, Errno> {
     openat(CWD, "/", HOLD | OFlags::DIRECTORY, Mode::empty())
 }
 
+/// The names of a path, without empty ones and `.`.
 fn parts(path: &[u8]) -> VecDeque<Vec<u8>> {
     let parts = path.split(|byte| *byte == b'/');
     parts.filter(|part| !matches!(*part, b"" | b".")).map(<[u8]>::to_vec).collect()

@@ -56,6 +56,8 @@ impl RoomLock {
         self.wait(FlockOperation::NonBlockingLockExclusive)
     }
 
+    /// Waits for the lock, at most [`MAX_LOCK_WAIT`]. Fails with `EACCES` after that, and
+    /// without a lock file.
     fn wait(&self, operation: FlockOperation) -> Result<LockTurn, Errno> {
         let file = self.lock.as_ref().ok_or(Errno::ACCESS)?;
         let end = Instant::now() + MAX_LOCK_WAIT;

@@ -227,6 +227,8 @@ impl FilterExits {
         }
     }
 
+    /// The label that gives this answer. The first use of an argument check makes a label for
+    /// it.
     fn exit_for(&mut self, asm: &mut BpfAssembler, answer: CallAnswer) -> JumpTarget {
         JumpTarget::Label(match answer {
             CallAnswer::Eperm => self.eperm,
@@ -245,6 +247,7 @@ impl FilterExits {
         })
     }
 
+    /// Emits a return instruction for each plain answer.
     fn emit(&self, asm: &mut BpfAssembler) {
         let errno = |number: i32| RET_ERRNO | number.cast_unsigned();
         for (label, value) in [
@@ -290,7 +293,8 @@ fn tree(asm: &mut BpfAssembler, exits: &mut FilterExits, spans: &[CallSpan]) {
     }
 }
 
-/// Emits one argument check. Every path ends in a jump.
+/// Emits one argument check. Every path ends in a jump. Nothing for an answer without a
+/// check.
 fn check(asm: &mut BpfAssembler, exits: &FilterExits, answer: CallAnswer) {
     let [allow, eperm, eacces, watch] =
         [exits.allow, exits.eperm, exits.eacces, exits.watch].map(JumpTarget::Label);

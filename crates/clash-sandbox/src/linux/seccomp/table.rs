@@ -236,6 +236,7 @@ fn looks() -> Vec<CallRow> {
     rows
 }
 
+/// The rows of calls that exist only on this machine's kind of processor.
 #[cfg(target_arch = "x86_64")]
 fn only_here(surface: FilterSurface) -> Vec<CallRow> {
     use CallAnswer::*;

@@ -10,6 +10,7 @@ fn ask(surface: FilterSurface, number: i64, args: [u64; 6]) -> u32 {
     ask_arch(surface, ARCH, u32::try_from(number).unwrap(), args)
 }
 
+/// The filter's answer to a call of an architecture.
 fn ask_arch(surface: FilterSurface, arch: u32, number: u32, args: [u64; 6]) -> u32 {
     let mut data = [0u32; 16];
     data[0] = number;

@@ -55,12 +55,14 @@ const DIED: i32 = 0x100;
 const STOPPED: i32 = 0x200;
 
 impl CommandEvent {
+    /// The event of a wait status; `None` if the process only continued.
     fn from_status(status: WaitStatus) -> Option<Self> {
         let exited = status.exit_status().map(Self::Exited);
         let died = || status.terminating_signal().map(Self::Died);
         exited.or_else(died).or_else(|| status.stopping_signal().map(Self::Stopped))
     }
 
+    /// The event as one number, for the shared board.
     fn encode(self) -> i32 {
         match self {
             Self::Exited(code) => code & 0xff,
@@ -69,6 +71,7 @@ impl CommandEvent {
         }
     }
 
+    /// The event of [`Self::encode`]; `None` for no event.
     fn decode(number: i32) -> Option<Self> {
         match number {
             NO_EVENT => None,
@@ -86,6 +89,8 @@ pub(crate) struct GuardHandle {
 }
 
 impl GuardHandle {
+    /// Makes the board that launcher and guard share. Makes the launcher the new parent of
+    /// orphans.
     pub(crate) fn new() -> io::Result<Self> {
         // If the guard is killed, orphans become children of the launcher.
         set_child_subreaper(Some(getpid()))?;
@@ -123,6 +128,7 @@ impl GuardHandle {
         Pid::from_raw(self.board.guard.load(Ordering::Relaxed))
     }
 
+    /// True if the guard has ended. Forgets it then.
     fn is_gone(self) -> bool {
         let Some(guard) = self.guard() else { return false };
         let gone =
@@ -145,6 +151,7 @@ impl GuardHandle {
 }
 
 impl GuardBoard {
+    /// True if the launcher has ended.
     fn is_alone(&self) -> bool {
         let mut alive = [PollFd::new(&self.alive, PollFlags::IN)];
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -157,7 +164,8 @@ fn settle(board: &GuardBoard) -> bool {
     set_child_subreaper(Some(getpid())).is_ok() && !board.is_alone()
 }
 
-/// Waits until the launcher is gone or asks for the end.
+/// Reports the command's events, until the launcher is gone or asks for the end. Then kills
+/// all children.
 fn watch(board: &GuardBoard, command: libc::pid_t) {
     let _ = rustix::process::setsid();
     let _ = rustix::process::chdir(c"/");

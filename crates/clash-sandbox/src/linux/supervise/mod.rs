@@ -250,7 +250,8 @@ fn keep(launcher: &RawFd) {
 const END_DELAY: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000 };
 
 /// Waits for the command and repeats its end: exits with its status or dies by its signal.
-/// Returns only on failure, or when the time is up.
+/// Returns only on failure, when the time is up, or if the command succeeded but did not see
+/// that its change of a script was refused.
 pub(crate) fn attend(
     mut keeper: RoomKeeper,
     inherited: &InheritedStdio,
@@ -327,7 +328,8 @@ impl CommandEnd {
     }
 }
 
-/// As `Keeper::look_after`, for a child of this process.
+/// As `Keeper::look_after`, for a child of this process. A child that cannot be waited for
+/// counts as ended with 125.
 fn look_after(child: libc::pid_t) -> Option<CommandEnd> {
     let options = WaitOptions::NOHANG | WaitOptions::UNTRACED | WaitOptions::CONTINUED;
     loop {
@@ -361,6 +363,8 @@ pub(crate) fn ended(status: WaitStatus) -> Option<CommandEnd> {
     exit.or_else(|| status.terminating_signal().map(CommandEnd::Signal))
 }
 
+/// Passes a signal from another process on to the command. Leaves out `SIGCHLD`, and signals
+/// of the terminal, which the command gets itself.
 fn pass_on(arrived: sys::ArrivedSignal, child: libc::pid_t) {
     let own_business = arrived.signal == libc::SIGCHLD;
     if own_business || !arrived.from_process {

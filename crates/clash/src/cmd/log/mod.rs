@@ -82,6 +82,8 @@ impl Args {
         Ok(exit::OK)
     }
 
+    /// Prints the actions or the records of these sessions, and then, with `--follow`, those
+    /// that the newest session adds.
     fn show(&self, out: &mut CommandOutput, sessions: &[PathBuf]) -> io::Result<()> {
         if self.records {
             self.show_records(out, sessions)?;
@@ -95,6 +97,7 @@ impl Args {
         }
     }
 
+    /// Prints the records as they are in the trace, with `-n` the last ones.
     fn show_records(&self, out: &mut CommandOutput, sessions: &[PathBuf]) -> io::Result<()> {
         let mut records = Vec::new();
         for session in sessions {
@@ -188,7 +191,8 @@ pub(crate) fn row(out: &CommandOutput, story: &ActionStory) -> String {
     line.trim_end().to_owned()
 }
 
-/// The directories of the chosen sessions, oldest first.
+/// The directories of the chosen sessions, oldest first: one by its id, all, or the newest.
+/// Fails if there is none.
 fn chosen(dirs: &Dirs, session: Option<&str>, all: bool) -> Result<Vec<PathBuf>, Failure> {
     let sessions = traced_sessions(dirs)?;
     if let Some(id) = session {
@@ -202,7 +206,8 @@ fn chosen(dirs: &Dirs, session: Option<&str>, all: bool) -> Result<Vec<PathBuf>,
     Ok(if all { sessions } else { vec![newest] })
 }
 
-/// The session with this id, or the one whose id begins so.
+/// The session with this id, or the one whose id begins so. Fails if there is none, or if
+/// several begin so.
 pub(crate) fn find_session(sessions: &[PathBuf], id: &str) -> Result<PathBuf, Failure> {
     let escaped = name_of(id);
     let name = |path: &PathBuf| path.file_name().map(|name| name.to_string_lossy().into_owned());
@@ -265,6 +270,7 @@ impl VerifyArgs {
     }
 }
 
+/// The result of a check in one line.
 fn verified(out: &CommandOutput, name: &str, report: &ChainReport) -> String {
     match report {
         ChainReport::Whole { records, dropped, others } => {
@@ -285,6 +291,7 @@ fn verified(out: &CommandOutput, name: &str, report: &ChainReport) -> String {
     }
 }
 
+/// The result of a check as JSON, on one line.
 fn verified_json(name: &str, report: &ChainReport) -> String {
     let value = match report {
         ChainReport::Whole { records, dropped, others } => serde_json::json!({

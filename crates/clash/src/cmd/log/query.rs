@@ -41,6 +41,8 @@ pub(crate) struct ActionFilter {
     since: Option<u64>,
 }
 
+/// A time in milliseconds: a date, a time, or an age such as `2h`. A date counts from
+/// midnight UTC.
 fn parse_since(text: &str) -> Result<u64, String> {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let now = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
@@ -69,6 +71,7 @@ impl ActionFilter {
         texts.into_iter().any(Option::is_some) || *blocked || since.is_some()
     }
 
+    /// True if an action fits every part of the filter.
     pub(crate) fn accepts(&self, story: &ActionStory) -> bool {
         let is = |wanted: &Option<String>, found: &str| {
             wanted.as_ref().is_none_or(|wanted| wanted == found)
@@ -136,6 +139,8 @@ pub(crate) struct StoryQuery<'a> {
 pub(crate) type StorySink<'a> = dyn FnMut(&ActionStory) -> io::Result<()> + 'a;
 
 impl StoryQuery<'_> {
+    /// Calls `each` for the actions of these sessions that fit the filter, in order; with
+    /// `last`, only for the last ones.
     pub(crate) fn run(&mut self, sessions: &[PathBuf], each: &mut StorySink<'_>) -> io::Result<()> {
         let mut last: VecDeque<ActionStory> = VecDeque::new();
         let most = self.last;
@@ -154,6 +159,8 @@ impl StoryQuery<'_> {
         last.iter().try_for_each(each)
     }
 
+    /// Calls `each` for the actions of one session that fit the filter. Parses only lines
+    /// that may belong to one.
     fn session(
         &mut self,
         session: &Path,
@@ -229,6 +236,7 @@ struct WantedCalls {
 }
 
 impl WantedCalls {
+    /// Adds the action to which a line of the trace belongs.
     fn add(&mut self, line: &[u8]) {
         match field(line, b"\"call\":\"") {
             Some(call) => self.calls.insert(call.to_vec()),
@@ -240,6 +248,7 @@ impl WantedCalls {
         self.calls.is_empty() && self.others.is_empty()
     }
 
+    /// True if a line may belong to a wanted action.
     fn has(&self, line: &[u8]) -> bool {
         match field(line, b"\"call\":\"") {
             Some(call) => self.calls.contains(call),

@@ -58,6 +58,7 @@ pub(crate) fn find_story(sessions: &[PathBuf], id: &str) -> Result<ActionStory, 
     joiner.finish().into_iter().find(is).ok_or_else(unknown)
 }
 
+/// Prints everything known about one action, and its records.
 fn tell(out: &mut CommandOutput, story: &ActionStory) -> std::io::Result<()> {
     let mut line = |name: &str, text: &str| {
         let name = out.tone(TextTone::Strong, &format!("{name:<9}"));
@@ -107,6 +108,7 @@ fn tell(out: &mut CommandOutput, story: &ActionStory) -> std::io::Result<()> {
     Ok(())
 }
 
+/// The end of the action and its duration; empty if unknown.
 fn ended(story: &ActionStory) -> String {
     let mut text = story.outcome.word();
     if let Some(duration) = story.duration_ms {
@@ -121,6 +123,7 @@ fn serde_word(value: &impl serde::Serialize) -> String {
     word.and_then(|word| word.as_str().map(str::to_owned)).unwrap_or_default()
 }
 
+/// One record of an action in one line.
 fn step(record: &TraceRecord) -> String {
     let text = |field: &Option<String>| field.as_deref().map(one_line).unwrap_or_default();
     let rest = match record.event {
