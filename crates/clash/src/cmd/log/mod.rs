@@ -150,7 +150,8 @@ impl Args {
     }
 }
 
-/// One action in one line.
+/// One action in one line: id, time, effect, end, tool, sandbox and text, then what was
+/// blocked or the rule.
 pub(crate) fn row(out: &CommandOutput, story: &ActionStory) -> String {
     let tone = match story.effect.as_str() {
         _ if story.is_blocked() => TextTone::Bad,
