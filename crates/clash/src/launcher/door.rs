@@ -254,7 +254,8 @@ impl RoomDoors<'_> {
     }
 
     /// Decides the command behind a door: in its own sandbox, here in the room, or refused.
-    /// Asks the user at once if a rule asks and no earlier answer covers the command.
+    /// Asks the user at once if a rule asks and no earlier answer covers the command. The
+    /// `git send-pack` of a push runs in the sandbox of the push.
     fn answer(
         &self,
         asked: &AskedCommand<'_>,
