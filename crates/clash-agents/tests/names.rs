@@ -16,7 +16,7 @@ const EXCEPTIONS: [(&str, &str); 5] = [
     ("policy.rs", "ClaudeSettingsDirs"),
     // Examples and lists in messages to the user.
     ("history.rs", "clash reads its own traces and the histories of"),
-    ("cmd/log.rs", "`clash install --agent claude` puts clash between"),
+    ("cmd/log/mod.rs", "`clash install --agent claude` puts clash between"),
     ("cmd/install/mod.rs", "that no command of clash can start in (Codex)"),
 ];
 
