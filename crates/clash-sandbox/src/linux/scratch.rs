@@ -107,6 +107,7 @@ impl ScratchDirectory {
 }
 
 impl Drop for ScratchDirectory {
+    /// Tells the remover that the launcher is done, and waits until it has removed the directory.
     fn drop(&mut self) {
         self.alive = None;
         while matches!(waitpid(self.remover, WaitOptions::empty()), Err(Errno::INTR)) {}

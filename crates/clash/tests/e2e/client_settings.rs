@@ -121,7 +121,8 @@ const ALL: [Changes; 12] = [
     },
 ];
 
-/// Runs a command line of the client.
+/// Runs a command line of the client, offline, which has to succeed. `@MARKET@` stands for
+/// the market.
 fn client(m: &Machine, program: &Path, market: &str, words: &[&str]) {
     let mut command = m.command(program);
     if let Some(node) = std::env::var_os("CLASH_TEST_NODE").map(PathBuf::from) {

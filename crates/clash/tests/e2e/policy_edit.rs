@@ -282,7 +282,7 @@ fn an_expectation_never_forbids_a_stricter_rule() {
 }
 
 #[test]
-fn a_session_that_is_not_named_is_asked_for_by_its_id() {
+fn without_a_session_id_the_error_lists_the_sessions() {
     let m = Machine::new(Who::Me);
     let deny = ["policy", "deny", "--scope", "session", "--yes", "--", "git", "push"];
     m.clash(deny).exits(1).says("no agent has run with clash yet");

@@ -107,8 +107,8 @@ const PROMISES: &[Promise] = &[
     ),
     row(
         "`--scope session` named a list that `clash log` did not have",
-        "a session that is not named is asked for by its id",
-        "policy_edit::a_session_that_is_not_named_is_asked_for_by_its_id",
+        "without a session id the error lists the sessions",
+        "policy_edit::without_a_session_id_the_error_lists_the_sessions",
     ),
     row(
         "`rm -rf build` asked, `git checkout -- .` did not",

@@ -322,8 +322,8 @@ impl MonitorWorker {
         }
     }
 
-    /// A process that watches a path with inotify learns about its content, so it needs the
-    /// right to read.
+    /// Adds an inotify watch. A process that watches a path learns about its content, so it
+    /// needs the right to read.
     fn notify(&self, at: &OwnedFd, through: &OwnedFd, mask: u32) -> Result<i32, Errno> {
         if let Some(path) = real(&self.shared.held, at)? {
             self.check(&path, FileCaps::READ)?;

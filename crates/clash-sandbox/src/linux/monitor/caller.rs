@@ -295,7 +295,8 @@ impl<'a> CallingProcess<'a> {
         self.lives.get() || self.known.as_ref().is_some_and(looks)
     }
 
-    /// One field of the caller's `/proc/PID/status`.
+    /// One field of the caller's `/proc/PID/status`, among the first 512 bytes. `EIO` if it
+    /// is not there.
     pub(super) fn status(&self, line: &str) -> Result<String, Errno> {
         // The fields that the monitor needs are in the first 512 bytes.
         let mut status = [0; 512];

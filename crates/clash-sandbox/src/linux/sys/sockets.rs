@@ -150,7 +150,8 @@ fn word_at<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
     bytes.get(at..at + N)?.try_into().ok()
 }
 
-/// The type and body of the first netlink message, and the messages behind it.
+/// The type and body of the first netlink message, and the messages behind it. `None` if it
+/// is cut short.
 fn split_message(messages: &[u8]) -> Option<(u16, &[u8], &[u8])> {
     let length = u32::from_ne_bytes(word_at(messages, 0)?) as usize;
     let kind = u16::from_ne_bytes(word_at(messages, 4)?);
