@@ -308,3 +308,36 @@ fn actions() -> Vec<Action> {
         tool("mcp__db__query", ToolInput::Fields(vec![field("a", &["b", "c"]), field("x", &[])])),
     ]
 }
+
+/// Bytes of a room and of its servers, as the gate reads them. A name that is read is one that
+/// a rule could allow, and a request is passed on whole or not at all.
+pub fn gate_bytes(data: &[u8]) {
+    use clash_net::dns::{self, RecordKind};
+    use clash_net::http::{HttpError, RequestStream};
+    use clash_net::name::DomainName;
+    use clash_net::tls::{ClientHello, read_client_hello};
+    let is_plain = |name: &DomainName| DomainName::parse(name.as_str()).as_ref() == Some(name);
+    if let ClientHello::Named(name) = read_client_hello(data) {
+        assert!(is_plain(&name), "{name:?}");
+    }
+    if let Some(query) = dns::read_query(data) {
+        assert!(query.name.as_ref().is_none_or(is_plain));
+        let answer = query.answer(&dns::DnsAnswer::NoData);
+        assert!(answer.len() <= data.len().max(12));
+    }
+    let asked = DomainName::parse("a.test").expect("a name");
+    let _ = dns::read_answer(data, 7, &asked, RecordKind::V4);
+    for piece in [1, 7, data.len().max(1)] {
+        let (mut requests, mut passed) = (RequestStream::default(), Vec::new());
+        for part in data.chunks(piece) {
+            let taken = requests.take(part, &mut passed, |head| match &head.host {
+                Some(host) if host.host == "a.test" => Ok(()),
+                _ => Err(HttpError::NoHost),
+            });
+            if taken.is_err() {
+                break;
+            }
+        }
+        assert!(data.starts_with(&passed), "bytes were changed");
+    }
+}

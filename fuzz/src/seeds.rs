@@ -11,6 +11,7 @@ pub const TARGETS: &[(&str, fn(&[u8]))] = &[
     ("policy_source", crate::policy_source),
     ("ir_image", crate::ir_image),
     ("shell", crate::shell),
+    ("gate_bytes", crate::gate_bytes),
     ("imports", crate::imports),
     ("histories", crate::histories),
     ("syntax", crate::syntax),
@@ -28,6 +29,7 @@ pub fn seeds_for(target: &str) -> Vec<Vec<u8>> {
         "agent_settings" => bytes(AGENT_SETTINGS.iter().map(|text| (*text).to_owned()).collect()),
         "policy_source" | "syntax" => bytes(policies()),
         "ir_image" => policies().iter().filter_map(|text| crate::image_of(text)).collect(),
+        "gate_bytes" => gate_seeds(),
         "shell" => bytes(SCRIPTS.iter().map(|script| (*script).to_owned()).collect()),
         "imports" => {
             let tagged = |(kind, text): &(u8, &str)| [&[*kind], text.as_bytes()].concat();
@@ -172,3 +174,27 @@ const AGENT_SETTINGS: &[&str] = &[
     "{\"shell\": \"/x/clash-sh\" /* clash keeps \"/bin/zsh\" */, \"a\": 1}",
     "{\n  \"shell\" : \"/bin/zsh\" // mine\n}",
 ];
+
+/// A TLS hello, a query, an answer and requests.
+fn gate_seeds() -> Vec<Vec<u8>> {
+    let name = b"a.test";
+    let mut extension = vec![0, 0, 0, 11, 0, 9, 0, 0, 6];
+    extension.extend(name);
+    let mut body = [&[3, 3][..], &[7; 32], &[0, 0, 2, 0x13, 1, 1, 0, 0, 15]].concat();
+    body.extend(extension);
+    let mut hello = vec![22, 3, 1, 0, body.len() as u8 + 4, 1, 0, 0, body.len() as u8];
+    hello.extend(body);
+    let question = b"\x01a\x04test\0\0\x01\0\x01";
+    let query = [&b"\0\x07\x01\0\0\x01\0\0\0\0\0\0"[..], question].concat();
+    let answer = [
+        &b"\0\x07\x81\x80\0\x01\0\x02\0\0\0\0"[..],
+        question,
+        b"\xc0\x0c\0\x05\0\x01\0\0\0\x3c\0\x04\x01b\xc0\x0e",
+        b"\x01b\xc0\x0e\0\x01\0\x01\0\0\0\x3c\0\x04\x01\x02\x03\x04",
+    ]
+    .concat();
+    let requests = b"POST / HTTP/1.1\r\nHost: a.test\r\nContent-Length: 2\r\n\r\nhi\
+        POST /b HTTP/1.1\r\nHost: a.test\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n\
+        GET / HTTP/1.1\r\nHost: evil.test\r\n\r\n";
+    vec![hello, query, answer, requests.to_vec()]
+}
