@@ -22,8 +22,10 @@ use crate::gate::{GateService, Upstream};
 use crate::launch::error::LaunchError;
 
 const SOCKETS: [u8; 2] = *b"gs";
+/// The gate has delivered and recorded everything.
+const DONE: &[u8] = b"d";
 
-/// The gate's process. Dropping it delivers the last data and waits for its end.
+/// The gate's process. Dropping it waits until the last data is delivered and recorded.
 #[derive(Debug)]
 pub(crate) struct GateProcess {
     pid: Pid,
@@ -64,8 +66,12 @@ impl GateProcess {
 
 impl Drop for GateProcess {
     fn drop(&mut self) {
-        let _ = rustix::net::shutdown(&self.control, rustix::net::Shutdown::Both);
-        while matches!(waitpid(Some(self.pid), WaitOptions::empty()), Err(Errno::INTR)) {}
+        let _ = rustix::net::shutdown(&self.control, rustix::net::Shutdown::Write);
+        // The process itself ends later: closing a packet socket takes the kernel (6.18) as
+        // long as a whole launch. The launcher ends first, so no zombie stays.
+        let mut done = [0; 1];
+        while matches!(recv(&self.control, &mut done[..], RecvFlags::empty()), Err(Errno::INTR)) {}
+        let _ = waitpid(Some(self.pid), WaitOptions::NOHANG);
     }
 }
 
@@ -87,7 +93,11 @@ fn serve(
     let upstream = service.map_or_else(Upstream::default, |service| service.upstream());
     let host = OutsideHost { control: control.as_fd(), service, launcher: getppid() };
     let mut gate = Gate::new(host, HostRules::new(net.clone()), upstream, sockets)?;
-    Ok(gate.run(control)?)
+    let ended = gate.run(control);
+    // The caller of the launcher may wait for the end of standard error.
+    let _ = rustix::stdio::dup2_stderr(&null);
+    let _ = rustix::net::send(control, DONE, rustix::net::SendFlags::NOSIGNAL);
+    Ok(ended?)
 }
 
 /// The host's side of the gate.
