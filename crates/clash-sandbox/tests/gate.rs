@@ -4,7 +4,13 @@
 //! Needs unshare(1), ip(8), nsenter(1) and /usr/bin/python3. Root runs the room as a plain user
 //! and as root; a plain user plays root in a user namespace.
 #![cfg(target_os = "linux")]
-#![expect(clippy::unwrap_used, clippy::print_stderr, clippy::panic, reason = "helpers of tests")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::print_stderr,
+    clippy::panic,
+    reason = "helpers of tests"
+)]
 
 mod support;
 

@@ -99,7 +99,7 @@ fn nothing_turns_the_ssh_of_git_into_reading_the_key() {
         }
         for form in [
             format!("GIT_SSH_COMMAND='cat {key}; false' git fetch origin"),
-            format!("GIT_SSH_COMMAND=$PWD/evil git fetch origin"),
+            "GIT_SSH_COMMAND=$PWD/evil git fetch origin".to_owned(),
             format!("git -c core.sshCommand='cat {key}; false' fetch origin"),
             format!("git -c core.sshCommand='ssh -o ProxyCommand=\"cat {key} >&2\"' fetch origin"),
             format!(
@@ -107,7 +107,7 @@ fn nothing_turns_the_ssh_of_git_into_reading_the_key() {
             ),
             format!("git -c core.sshCommand='ssh -F {key}' fetch origin"),
             format!("git -c core.sshCommand='ssh -E {key}.x' fetch origin"),
-            format!("git -c core.hooksPath=hooks checkout -q -b other"),
+            "git -c core.hooksPath=hooks checkout -q -b other".to_owned(),
             format!("git -c alias.x='!cat {key}' x"),
             format!("git -c core.pager='cat {key};cat' -p log"),
             format!("git -c core.editor='cat {key};true' commit --allow-empty"),
