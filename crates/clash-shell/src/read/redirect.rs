@@ -85,7 +85,8 @@ impl ScriptParser<'_> {
             number = Some(number.unwrap_or(0u32).saturating_mul(10).saturating_add(digit));
             self.at += 1;
         }
-        if number.is_some_and(|n| n > 1 << 20) {
+        // Without an operator behind it, the number is a word: `kill 2195639`.
+        if number.is_some_and(|n| n > 1 << 20) && matches!(self.peek(), b'<' | b'>') {
             return Err("a descriptor is too large");
         }
         Ok(number)
