@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use clash_lang::CompileError;
 use clash_policy::PolicySpan;
 use clash_policy::ir;
-use clash_policy::rule::{Layer, LayerKind, add_to_every_sandbox};
+use clash_policy::rule::{Layer, LayerKind, add_grants, add_to_every_sandbox};
 use clash_protocol::report::{
     CompileReport, CompilerEvent, MISTAKE_KIND, PolicyFinding, ProjectPolicy, UNREADABLE_KIND,
 };
@@ -47,6 +47,12 @@ impl LayerStack {
             trust: TrustSource::Assumed,
             path: clash_lang::BUILT_IN.into(),
         });
+        for grant in add_grants(&mut stack.layers) {
+            let message = format!("there is no sandbox `{}` to grant this to", grant.sandbox);
+            let line = stack.sources.line_at(&grant.span);
+            let shown = CompileError { message, span: grant.span, line, hint: None };
+            stack.report.warnings.push(finding(LayerKind::User, "unused-grant", &shown));
+        }
         add_to_every_sandbox(&mut stack.layers);
         stack
     }

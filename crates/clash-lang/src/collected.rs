@@ -9,7 +9,7 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use clash_policy::rule::{LayerGroup, LayerSettings, MatchBranch, PolicyRule};
+use clash_policy::rule::{LayerGroup, LayerSettings, MatchBranch, PolicyRule, SandboxGrant};
 use clash_policy::{FsRule, PolicySpan};
 use starlark::eval::Evaluator;
 use starlark::values::ProvidesStaticType;
@@ -32,6 +32,8 @@ pub(crate) struct CollectedPolicy {
     pub(crate) settings: RefCell<LayerSettings>,
     /// The file rules of `everywhere()`.
     pub(crate) everywhere: RefCell<Vec<FsRule>>,
+    /// The rights of `grant()`.
+    pub(crate) grants: RefCell<Vec<SandboxGrant>>,
     /// The default of trees and policies. It comes before the one of `settings()`.
     tree_default: RefCell<Option<PolicyRule>>,
     pub(crate) settings_at: RefCell<Option<PolicySpan>>,
@@ -102,6 +104,11 @@ impl CollectedPolicy {
         self.bases.borrow_mut().push(sandbox.sandbox.name.clone());
     }
 
+    /// Records that rights are added to the sandbox of this name.
+    pub(crate) fn building_on_name(&self, name: &str) {
+        self.bases.borrow_mut().push(name.to_owned());
+    }
+
     /// The sandboxes that a rule or another sandbox uses. A file without rules is a
     /// library for other files, so all of its sandboxes count.
     pub(crate) fn used(&self, file: &str) -> Vec<String> {
@@ -127,6 +134,7 @@ impl CollectedPolicy {
         LayerSettings {
             default: self.tree_default.take().or(settings.default),
             everywhere: self.everywhere.take(),
+            grants: self.grants.take(),
             ..settings
         }
     }

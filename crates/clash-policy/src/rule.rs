@@ -5,7 +5,7 @@
 use std::fmt;
 
 use crate::effect::Effect;
-use crate::net::HostPattern;
+use crate::net::{HostPattern, NetRule, NetworkAccess};
 use crate::regex::PolicyRegex;
 use crate::sandbox::{FsRule, PathPattern, Sandbox};
 use crate::span::PolicySpan;
@@ -73,6 +73,69 @@ pub struct LayerSettings {
     /// File rules of `everywhere()`. [`add_to_every_sandbox`] copies them into the
     /// sandboxes.
     pub everywhere: Vec<FsRule>,
+    /// Rights of `grant()`. [`add_grants`] copies them into the sandboxes.
+    pub grants: Vec<SandboxGrant>,
+}
+
+/// Rights that a policy adds to a sandbox, for example to one of the library.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SandboxGrant {
+    /// The name of the sandbox, in any layer.
+    pub sandbox: String,
+    pub fs: Vec<FsRule>,
+    pub net: Vec<NetRule>,
+    /// Entries that leave the list of persistence paths.
+    pub unprotect: Vec<String>,
+    pub span: PolicySpan,
+}
+
+/// Adds the rights of `grant()` to the sandboxes that they name, and returns the grants
+/// that name no sandbox. A project's policy adds rights only to its own sandboxes, and no
+/// other policy adds rights to those.
+pub fn add_grants(layers: &mut [Layer]) -> Vec<SandboxGrant> {
+    let mut unused = Vec::new();
+    for from in 0..layers.len() {
+        let Some(giver) = layers.get_mut(from) else { continue };
+        let of_project = giver.kind == LayerKind::Project;
+        for grant in std::mem::take(&mut giver.settings.grants) {
+            let mut is_used = false;
+            for (at, layer) in layers.iter_mut().enumerate() {
+                let reaches =
+                    if of_project { at == from } else { layer.kind != LayerKind::Project };
+                let named = |sandbox: &&mut Sandbox| sandbox.name == grant.sandbox;
+                for sandbox in layer.sandboxes.iter_mut().filter(named).filter(|_| reaches) {
+                    is_used = true;
+                    grant.add_to(sandbox);
+                }
+            }
+            if !is_used {
+                unused.push(grant);
+            }
+        }
+    }
+    unused
+}
+
+impl SandboxGrant {
+    /// Adds these rights to a sandbox.
+    pub fn add_to(&self, sandbox: &mut Sandbox) {
+        sandbox.fs.extend(self.fs.iter().cloned());
+        sandbox.protect.except.extend(self.unprotect.iter().cloned());
+        if self.net.is_empty() {
+            return;
+        }
+        let (mut rules, default) = match std::mem::replace(&mut sandbox.net, NetworkAccess::Deny) {
+            NetworkAccess::Allow => {
+                sandbox.net = NetworkAccess::Allow;
+                return;
+            }
+            NetworkAccess::Deny => (Vec::new(), Effect::Deny),
+            NetworkAccess::Ask => (Vec::new(), Effect::Ask),
+            NetworkAccess::Hosts { rules, default } => (rules, default),
+        };
+        rules.extend(self.net.iter().cloned());
+        sandbox.net = NetworkAccess::Hosts { rules, default };
+    }
 }
 
 /// Moves the file rules that a layer wants everywhere to the sandboxes of all layers,

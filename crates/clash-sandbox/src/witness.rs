@@ -39,7 +39,9 @@ static WITNESS: RwLock<Option<Arc<dyn CommandWitness>>> = RwLock::new(None);
 /// a launcher behind a door begins with the witness of the outer one.
 pub fn set(witness: Option<Arc<dyn CommandWitness>>) {
     if let Ok(mut place) = WITNESS.write() {
-        *place = witness;
+        // The process behind a door has closed the files of the outer witness, and their
+        // numbers may belong to other files now. So the old one is never dropped.
+        std::mem::forget(std::mem::replace(&mut *place, witness));
     }
 }
 

@@ -13,6 +13,7 @@ use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
+use crate::rights::ExtraRight;
 use crate::session::Session;
 
 /// The directory of the slips, below the session's.
@@ -37,6 +38,12 @@ pub(crate) struct ApprovalSlip {
     pub(crate) asked: bool,
     /// The permission mode of the client at the time of the decision.
     pub(crate) mode: String,
+    /// Further rights of this one run, to which the user has agreed or is asked to.
+    #[serde(default)]
+    pub(crate) rights: Vec<ExtraRight>,
+    /// True if the user allowed this run although the policy does not.
+    #[serde(default)]
+    pub(crate) permitted: bool,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -147,6 +154,17 @@ impl ApprovalSlip {
         Ok(())
     }
 
+    /// Removes the slips of requests: the user may have answered them with no, and no other
+    /// command may have their rights.
+    pub(crate) fn discard_requests(session: &Session) -> Result<(), ApprovalError> {
+        for path in slips(session)? {
+            if read(&path).is_none_or(|approval| approval.asked && !approval.rights.is_empty()) {
+                remove(&path)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Removes all slips, at the end of a session. A slip that stays expires.
     pub(crate) fn discard_all(session: &Session) {
         for path in slips(session).unwrap_or_default() {
@@ -221,6 +239,8 @@ mod tests {
             action: "call-1".into(),
             asked: true,
             mode: String::new(),
+            rights: Vec::new(),
+            permitted: false,
         }
     }
 

@@ -28,6 +28,8 @@ pub(crate) struct BlockFacts {
     pub(crate) grant: Option<String>,
     /// The command with which the agent asks for it, without the command itself.
     pub(crate) request: Option<String>,
+    /// True if a rule of the sandbox denies it. No request can lift that.
+    pub(crate) is_by_rule: bool,
 }
 
 impl BlockFacts {
@@ -41,6 +43,35 @@ impl BlockFacts {
             BlockKind::Link => format!("sandbox {sandbox} does not make the link `{what}`: {why}"),
             _ => format!("sandbox {sandbox} does not {needs} `{what}`: {why} ({rule})"),
         }
+    }
+
+    /// The facts of a record, as far as the trace has them.
+    pub(crate) fn of_record(record: &TraceRecord, sandbox: &Sandbox) -> Option<Self> {
+        let block = record.block.as_ref()?;
+        let needs = block.needs.clone().unwrap_or_default();
+        let rule = record.rule.clone().unwrap_or_default();
+        let sentence = record.reason.clone().unwrap_or_default();
+        // The sentence of the record is `…: why (rule)`.
+        let why = sentence.rsplit_once(": ").map_or(sentence.as_str(), |(_, why)| why);
+        let why = why.strip_suffix(&format!(" ({rule})")).unwrap_or(why).to_owned();
+        let changes = needs == "change";
+        let option = if changes { "--write" } else { "--read" };
+        let is_file = matches!(block.kind, BlockKind::File | BlockKind::Persistence);
+        let request = block.grant.as_ref().filter(|_| is_file);
+        let request =
+            request.map(|_| format!("clash request {option} {}", quoted_path(&block.what)));
+        Some(Self {
+            kind: block.kind,
+            what: block.what.clone(),
+            nearby: if is_file { nearby(sandbox, changes) } else { String::new() },
+            needs,
+            sandbox: record.sandbox.clone().unwrap_or_default(),
+            rule,
+            why,
+            grant: block.grant.clone(),
+            request,
+            is_by_rule: false,
+        })
     }
 
     /// A record of the trace about this block.
@@ -106,6 +137,7 @@ pub(crate) fn file_block(
         nearby: nearby(sandbox, changes),
         grant: Some(format!("clash sandbox allow {name} {letters} {quoted}")),
         request: Some(format!("clash request {option} {quoted}")),
+        is_by_rule: false,
     };
     if let Some(kept) = kept {
         facts.kind = BlockKind::Persistence;
@@ -118,6 +150,8 @@ pub(crate) fn file_block(
     } else if let Some(rule) = denying_rule(sandbox, path, needs, project, home) {
         facts.rule = rule.span.to_string();
         facts.why = format!("the rule {} denies it", rule.pattern);
+        facts.is_by_rule = true;
+        facts.request = None;
     }
     facts
 }
@@ -187,6 +221,7 @@ pub(crate) fn host_block(sandbox: &Sandbox, host: &str) -> BlockFacts {
         nearby,
         grant: known.then(|| format!("clash sandbox allow {name} host {quoted}")),
         request: known.then(|| format!("clash request --host {quoted}")),
+        is_by_rule: false,
     }
 }
 

@@ -1,11 +1,12 @@
 //! Puts a decision into words: one sentence for the agent or the user. `clash explain`
 //! prints the same facts at length.
 
-use clash_policy::decide::{Decision, DecisionCause, DecisionPart, SandboxMix};
+use clash_policy::decide::{Decision, DecisionCause, DecisionPart, SandboxJudgement, SandboxMix};
+use clash_policy::rule::LayerKind;
 use clash_policy::text::is_hidden;
-use clash_policy::{Effect, PolicySpan};
-
-use crate::dirs::Dirs;
+use clash_policy::tool::{ToolKind, canonical};
+use clash_policy::{Action, Effect, FileCaps, PolicySpan};
+use clash_shell::{command_line, quoted_argument};
 
 /// The reason of a decision in one line. It names the rule, so that the user knows what to
 /// change.
@@ -84,8 +85,7 @@ fn default_place(effect: Effect, span: &PolicySpan) -> String {
 }
 
 /// File rights in words, for example `read, write`.
-pub(crate) fn words(caps: clash_policy::FileCaps) -> String {
-    use clash_policy::FileCaps;
+pub(crate) fn words(caps: FileCaps) -> String {
     let names = [
         (FileCaps::READ, "read"),
         (FileCaps::WRITE, "write"),
@@ -110,23 +110,68 @@ pub(crate) fn no_doors(mix: &SandboxMix, why: &str) -> String {
     )
 }
 
-/// The next step that the user can take after a refusal or a question; `None` if there is
-/// none to name.
-pub(crate) fn way_on(decision: &Decision, dirs: &Dirs) -> Option<String> {
-    if decision.effect == Effect::Allow {
-        return None;
-    }
-    let policy =
-        dirs.user_policies.iter().find(|path| path.exists()).unwrap_or(&dirs.user_policies[0]);
-    match decision.decisive().map(|part| &part.cause) {
-        Some(DecisionCause::Rule { untrusted: true, .. }) => Some(
-            "`clash trust`, run by the user, shows the project's policy and trusts it".to_owned(),
-        ),
-        Some(DecisionCause::Default { .. }) => {
-            Some(format!("to decide it for good, add a rule to {}", policy.display()))
+/// The next step that the user can take after a refusal or a question: one command.
+pub(crate) fn way_on(decision: &Decision, action: &Action) -> Option<String> {
+    let part = decision.decisive().filter(|_| decision.effect > Effect::Allow)?;
+    let by_sandbox = part.judged.as_ref().filter(|judged| judged.effect == part.effect);
+    let command = match (&part.cause, by_sandbox) {
+        (DecisionCause::Rule { untrusted: true, .. }, _) => {
+            return Some("the user trusts the project's policy with: clash trust".to_owned());
         }
-        _ => None,
+        (DecisionCause::Rule { layer: LayerKind::Managed, .. } | DecisionCause::Cage, _) => {
+            return None;
+        }
+        (_, Some(judged)) => sandbox_command(part, judged, action)?,
+        _ => policy_command(part, action)?,
+    };
+    Some(format!("the user allows it with: {command}"))
+}
+
+/// The command that gives the sandbox of a file tool the right to its path.
+fn sandbox_command(
+    part: &DecisionPart,
+    judged: &SandboxJudgement,
+    action: &Action,
+) -> Option<String> {
+    let sandbox = part.sandbox.as_deref()?;
+    if judged.caps.is_empty() {
+        return policy_command(part, action);
     }
+    let changes = judged.caps.intersects(FileCaps::CHANGE);
+    let letters = if changes { "rw" } else { "r" };
+    Some(format!("clash sandbox allow {sandbox} {letters} {}", quoted_argument(&part.what)))
+}
+
+/// The command that adds a rule for the action.
+fn policy_command(part: &DecisionPart, action: &Action) -> Option<String> {
+    let (tool, kind) = canonical(&action.tool);
+    Some(match kind {
+        ToolKind::Shell => {
+            let words = rule_words(&part.what)?;
+            format!("clash policy allow -- {}", command_line(&words))
+        }
+        ToolKind::File | ToolKind::Host => {
+            format!("clash policy allow --tool {tool} -- {}", quoted_argument(&part.what))
+        }
+        ToolKind::Other => format!("clash policy allow --tool {}", quoted_argument(tool)),
+    })
+}
+
+/// The words by which a rule names a command: the program and its subcommand.
+fn rule_words(command: &str) -> Option<Vec<String>> {
+    let commands = clash_shell::find_commands(command);
+    let words = &commands.first()?.words;
+    let plain = |word: &str| {
+        !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || "-_.+".contains(c))
+    };
+    let program = words.first()?.known().and_then(clash_shell::program_name)?;
+    let mut rule = vec![program.to_owned()];
+    let second = words.get(1).and_then(|word| word.known());
+    let is_subcommand = |word: &&str| {
+        plain(word) && word.starts_with(|c: char| c.is_ascii_alphabetic()) && !word.contains('.')
+    };
+    rule.extend(second.filter(is_subcommand).map(str::to_owned));
+    plain(program).then_some(rule)
 }
 
 /// The text on one line of at most 120 characters, with nothing in it that could steer a

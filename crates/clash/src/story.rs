@@ -89,7 +89,16 @@ impl ActionStory {
     }
 
     pub(crate) fn is_blocked(&self) -> bool {
-        self.effect == "deny" || !self.blocks.is_empty() || !self.alarms.is_empty()
+        self.effect == "deny" || self.real_blocks().next().is_some() || !self.alarms.is_empty()
+    }
+
+    /// The blocks without those that were foreseen and did not keep the command from success.
+    fn real_blocks(&self) -> impl Iterator<Item = &TraceRecord> {
+        let is_fine = matches!(self.outcome, Outcome::Exit(0) | Outcome::Done);
+        let is_foreseen = |record: &&TraceRecord| {
+            record.block.as_ref().is_some_and(|block| block.known == BlockEvidence::Foreseen)
+        };
+        self.blocks.iter().filter(move |record| !is_fine || !is_foreseen(record))
     }
 
     /// Adds a record of the same action. The first decision counts, unless a later one
@@ -173,7 +182,8 @@ impl ActionStory {
 
     /// The blocks in one line, for example `read ~/.ssh/id_ed25519`.
     pub(crate) fn blocked_line(&self) -> Option<String> {
-        let (first, more) = self.blocks.split_first()?;
+        let blocks: Vec<&TraceRecord> = self.real_blocks().collect();
+        let (first, more) = blocks.split_first()?;
         let block = first.block.as_ref()?;
         let needs = block.needs.as_deref().map(|needs| format!("{needs} ")).unwrap_or_default();
         let mut line = format!("blocked: {needs}{}", block.what);
@@ -188,7 +198,7 @@ impl ActionStory {
 
     /// Why the action was refused, as a whole or in part.
     pub(crate) fn blocked_reason(&self) -> String {
-        let of_block = || self.blocks.first().and_then(|record| record.reason.clone());
+        let of_block = || self.real_blocks().next().and_then(|record| record.reason.clone());
         if self.effect == "deny" {
             return self.reason.clone();
         }
@@ -257,8 +267,14 @@ impl StoryJoiner {
     fn place_of(&self, record: &TraceRecord) -> Option<usize> {
         let call = record.call.as_deref().filter(|call| !call.is_empty());
         let rfind = |is: &dyn Fn(&ActionStory) -> bool| self.open.iter().rposition(is);
+        // A client may give two actions the same id.
+        let is_other = |story: &ActionStory| {
+            let is_new = record.event == TraceEvent::Decision && record.tool.is_some();
+            is_new && story.has_decision && Some(story.what.as_str()) != record.what.as_deref()
+        };
         if let Some(call) = call {
-            return rfind(&|story| story.call == call);
+            return rfind(&|story| story.call == call)
+                .filter(|at| !self.open.get(*at).is_some_and(is_other));
         }
         match record.event {
             TraceEvent::Exit => rfind(&|story| {

@@ -2,22 +2,17 @@
 //! has, and after a command the accesses that its sandbox blocked.
 //!
 //! A model without these texts tries, fails, and looks for a way around. So a text names
-//! the sandbox, the blocked path and the next step. The sandbox's own rules tell whether
-//! it was the reason: an error message about a path that it grants is not clash's.
+//! the sandbox, the blocked path and the next step.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use clash_policy::ir::IrError;
-use clash_policy::judge::judge;
 use clash_policy::rule::OnViolation;
-use clash_policy::{
-    Effect, FileCaps, FileUse, FsRule, JudgeContext, NetworkAccess, Sandbox, WriteTarget,
-};
-use clash_sandbox::disk::Disk;
+use clash_policy::{Effect, FileCaps, NetworkAccess, Sandbox};
 
+use crate::blocks::BlockFacts;
 use crate::dirs::Dirs;
 use crate::policy::LoadedPolicy;
-use crate::say::brief;
 use clash_agents::{Agent, QuestionSupport};
 
 /// Tells the model the rights of this session: the default effect, the default sandbox, /tmp,
@@ -58,8 +53,8 @@ pub(crate) fn at_start(
         tmp.display()
     ));
     text.push_str(
-        " A refusal names its rule and is final for this session: do not look for another way to \
-         the same end, tell the user what you need and why.",
+        " A refusal names its rule and the way on: an alternative inside the rights, a request to \
+         the user (`clash request`), or to stop. Do not look for a way around it.",
     );
     // Only the settings are read: no hook learns the agent's command line.
     if let Some(problem) =
@@ -113,251 +108,55 @@ fn net(net: &NetworkAccess) -> String {
     }
 }
 
-/// True if the output has an error message that a sandbox can cause.
-pub(crate) fn is_suspicious(output: &str) -> bool {
-    REFUSALS.iter().chain(&NETWORK).chain(&[QUOTA]).any(|said| output.contains(said))
-}
-
-/// The project, working directory and sandbox of a command that ended.
-pub(crate) struct EndedCommand<'a> {
-    pub(crate) dirs: &'a Dirs,
-    pub(crate) project: &'a Path,
-    pub(crate) cwd: &'a Path,
-    pub(crate) sandbox: &'a Sandbox,
-}
-
-/// Tells the model what the sandbox blocked, as far as the last lines of the command's output
-/// show it, and the next step. `None` if they show nothing.
-pub(crate) fn after_command(
-    place: &EndedCommand<'_>,
-    output: &str,
+/// Tells the model what was blocked and the next step: an alternative inside the grants, a
+/// request for one more right, or to stop.
+pub(crate) fn about_blocks(
+    blocks: &[BlockFacts],
+    script: &str,
     on: Option<OnViolation>,
+    can_ask: bool,
 ) -> Option<String> {
-    let Sandbox { name, unrestricted, .. } = place.sandbox;
-    if *unrestricted {
-        return None;
+    const MAX_TOLD: usize = 3;
+    let first = blocks.first()?;
+    let mut text = format!("clash blocked this: {}.", first.sentence());
+    for block in blocks.iter().skip(1).take(MAX_TOLD - 1) {
+        text.push_str(&format!(" Also: {}.", block.sentence()));
     }
-    let what = output.lines().rev().take(MAX_OUTPUT_LINES).find_map(|line| {
-        blocked_path(place, line)
-            .or_else(|| blocked_link(line))
-            .or_else(|| blocked_network(place.sandbox, line))
-            .or_else(|| blocked_files(place.sandbox, line))
-    })?;
-    let then = match on.unwrap_or(OnViolation::Smart) {
-        OnViolation::Stop => {
-            "Stop here and do not try another way: tell the user what was blocked and why you need it."
-        }
-        OnViolation::Workaround => {
-            "The command itself is right: go on in a way that needs fewer rights, and do not try \
-             to get around the sandbox."
-        }
-        OnViolation::Smart => {
-            "Do not try to get around it: if the task can be done without this access, do that; \
-             otherwise stop, and tell the user what was blocked and why you need it."
-        }
+    if !first.nearby.is_empty() {
+        text.push_str(&format!(" Granted there: {}.", first.nearby));
+    }
+    // A request is one command and nothing else.
+    let is_one = || {
+        let commands = clash_shell::find_commands(script);
+        matches!(commands.as_slice(), [one] if one.redirections.is_empty() && one.opaque.is_none())
     };
-    Some(format!(
-        "clash: sandbox {name} blocked this: {what}. {then} \
-         (`clash sandbox show {name}` lists what it grants; only the user can change that.)"
-    ))
-}
-
-/// Only the last lines are read: an error message is at the end of the output.
-const MAX_OUTPUT_LINES: usize = 200;
-
-const REFUSALS: [&str; 4] = [
-    "Permission denied",
-    "Operation not permitted",
-    "Read-only file system",
-    "No such file or directory",
-];
-
-/// The message of programs that create more files than the sandbox's limit.
-const QUOTA: &str = "Disk quota exceeded";
-
-/// The sentence about the limit on new names, if the line is the error for it.
-fn blocked_files(sandbox: &Sandbox, line: &str) -> Option<String> {
-    let most = sandbox.limits.most_files().filter(|_| line.contains(QUOTA))?;
-    Some(format!("a command may create {most} files and directories, and it has created them all"))
-}
-
-/// The sentence about a path in an error message that the sandbox blocks. `None` if the line
-/// is no such message, or if the sandbox grants the access.
-fn blocked_path(place: &EndedCommand<'_>, line: &str) -> Option<String> {
-    let (refusal, before) = REFUSALS.iter().find_map(|refusal| {
-        let (before, _) = line.split_once(refusal)?;
-        Some((*refusal, before))
-    })?;
-    let path = place.cwd.join(last_path(before)?);
-    let hidden = refusal == "No such file or directory";
-    // A file that does not exist was not hidden.
-    if hidden && std::fs::symlink_metadata(&path).is_err() {
-        return None;
-    }
-    let shown = brief(&path.to_string_lossy());
-    if !granted(place, &path, FileCaps::READ)? {
-        return Some(format!("`{shown}` is out of its reach"));
-    }
-    let change = FileCaps::WRITE.union(FileCaps::CREATE).union(FileCaps::DELETE);
-    (!hidden && !granted(place, &path, change)?).then(|| match filled_by(place, &path) {
-        Some(fetch) => format!(
-            "`{shown}` is in a cache that all projects share: it may be read there, not \
-             changed; the user fills it with `{fetch}` in a terminal"
+    let ask = first.request.as_ref().filter(|_| can_ask && !script.contains('\n') && is_one());
+    let ask = ask.map(|request| format!("{request} -- {script}"));
+    let then = match (on.unwrap_or(OnViolation::Smart), ask) {
+        (OnViolation::Stop, _) => {
+            " Stop here and do not try another way: tell the user what was blocked and why you \
+             need it."
+                .to_owned()
+        }
+        (OnViolation::Workaround, _) => {
+            " Go on in a way that stays inside the granted rights; do not try to get around the \
+             sandbox."
+                .to_owned()
+        }
+        (OnViolation::Smart, Some(ask)) => format!(
+            " If the task can be done inside the granted rights, do that. If it needs this one \
+             right, ask the user for it, once, with `{ask}`. Otherwise stop and tell the user. Do \
+             not try to get around it."
         ),
-        None => format!("`{shown}` may be read there, not changed{}", instead(&path)),
-    })
-}
-
-/// Git leaves such a link out of the work tree and goes on, so that `commit -a` would
-/// delete it.
-fn blocked_link(line: &str) -> Option<String> {
-    let (before, _) = line.split_once("Permission denied")?;
-    let by_git = before.contains("unable to create symlink ");
-    if !by_git && !before.contains("create symbolic link ") {
-        return None;
-    }
-    let path = last_path(before)?;
-    let shown = brief(&path.to_string_lossy());
-    let mut what = format!("the link `{shown}` would lead out of the files that it may read");
-    if by_git {
-        what.push_str(&format!(
-            "; git has left `{shown}` out, and `git commit -a` would delete it for good: name the \
-             files to commit, and the user makes the link with `git checkout -- {shown}` in a \
-             terminal"
-        ));
-    }
-    Some(what)
-}
-
-/// The advice for a tool that overwrites a protected file which it created itself.
-fn instead(path: &Path) -> &'static str {
-    let name = path.file_name().map(|name| name.to_string_lossy().to_ascii_lowercase());
-    match name {
-        Some(name) if name == "activate" || name.starts_with("activate.") => {
-            ": create the whole environment again, with the option `--clear`"
+        (OnViolation::Smart, None) => {
+            " If the task can be done inside the granted rights, do that. Otherwise stop and tell \
+             the user what was blocked and why you need it. Do not try to get around it."
+                .to_owned()
         }
-        _ => "",
-    }
-}
-
-/// The command with which the user fills a shared cache. The module of the library whose
-/// rule names the cache determines it.
-fn filled_by(place: &EndedCommand<'_>, path: &Path) -> Option<&'static str> {
-    use clash_policy::LinkResolver;
-    let disk = Disk::default();
-    let places = place.dirs.places(place.project, &disk);
-    let path = disk.real(path);
-    let is_around = |rule: &&FsRule| {
-        let dir = places.expand(rule.pattern.fixed()).map(|dir| disk.real(&dir));
-        rule.writes == WriteTarget::Project && dir.is_ok_and(|dir| path.starts_with(dir))
     };
-    let module = &place.sandbox.fs.iter().find(is_around)?.span.file;
-    let module = module.strip_prefix("@clash//")?.strip_suffix(".star")?;
-    FETCHES.iter().find(|(name, _)| *name == module).map(|(_, command)| *command)
-}
-
-const FETCHES: [(&str, &str); 11] = [
-    ("bazel", "bazel fetch //..."),
-    ("dotnet", "dotnet restore"),
-    ("elixir", "mix deps.get"),
-    ("go", "go mod download"),
-    ("haskell", "cabal build --only-download"),
-    ("java", "mvn dependency:go-offline"),
-    ("node", "npm ci --ignore-scripts"),
-    ("php", "composer install --no-scripts --no-plugins"),
-    ("ruby", "bundle cache"),
-    ("rust", "cargo fetch"),
-    ("terraform", "terraform init"),
-];
-
-/// True if the sandbox grants these rights on the path. `None` if the judge fails.
-fn granted(place: &EndedCommand<'_>, path: &Path, needs: FileCaps) -> Option<bool> {
-    use clash_policy::LinkResolver;
-    let disk = Disk::default();
-    let places = place.dirs.places_unseen(place.project, &disk);
-    let baseline = crate::decision::readable_in_a_room();
-    let cage = place.dirs.cage(place.project, &disk);
-    let world = JudgeContext {
-        places: &places,
-        cwd: place.cwd,
-        links: &disk,
-        baseline: &baseline,
-        cage: &cage,
-        lent: None,
-    };
-    let path = disk.real(path);
-    let caged = needs.contains(FileCaps::WRITE) && cage.iter().any(|caged| path.starts_with(caged));
-    let file = FileUse { path, needs, caseless: false };
-    let verdict = judge(place.sandbox, &file, &world).ok()?;
-    Some(verdict.effect == Effect::Allow && !caged)
-}
-
-/// The path at the end of an error message, for example `cat: /x/y: ` or
-/// `cannot open '/x/y': `.
-fn last_path(before: &str) -> Option<PathBuf> {
-    let text = before.trim_end_matches([' ', ':']);
-    let quotes = [('\'', '\''), ('"', '"'), ('‘', '’'), ('`', '\'')];
-    let inside = quotes.iter().find_map(|(open, close)| {
-        let inner = text.strip_suffix(*close)?;
-        inner.rsplit_once(*open).map(|(_, path)| path)
-    });
-    let path = inside.or_else(|| text.rsplit([' ', '(']).next())?.trim();
-    let is_path = !path.is_empty() && !path.ends_with(':') && path.len() < 4096;
-    is_path.then(|| PathBuf::from(path))
-}
-
-const NETWORK: [&str; 8] = [
-    "Could not resolve host",
-    "could not resolve host",
-    "Temporary failure in name resolution",
-    "Name or service not known",
-    "Network is unreachable",
-    "network is unreachable",
-    "getaddrinfo ENOTFOUND",
-    "getaddrinfo EAI_AGAIN",
-];
-
-/// The sentence about the network, if the line is an error of it and the sandbox limits it.
-fn blocked_network(sandbox: &Sandbox, line: &str) -> Option<String> {
-    if sandbox.net == NetworkAccess::Allow || !NETWORK.iter().any(|said| line.contains(said)) {
-        return None;
+    text.push_str(&then);
+    if let Some(grant) = &first.grant {
+        text.push_str(&format!(" The user allows it with: {grant}"));
     }
-    Some(net(&sandbox.net))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_path_of_an_error_message_is_found() {
-        let path = |text: &str| last_path(text).map(|path| path.display().to_string());
-        assert_eq!(path("cat: /x/y: ").as_deref(), Some("/x/y"));
-        assert_eq!(path("cp: cannot create regular file '/x y/z': ").as_deref(), Some("/x y/z"));
-        assert_eq!(path("/bin/bash: line 1: out.txt: ").as_deref(), Some("out.txt"));
-        assert_eq!(path("error: could not open ‘a b’: ").as_deref(), Some("a b"));
-        assert_eq!(path(""), None);
-    }
-
-    #[test]
-    fn a_link_that_git_leaves_out_is_told_with_its_remedy() {
-        let told = blocked_link("error: unable to create symlink conf/out: Permission denied");
-        let told = told.unwrap();
-        assert!(told.starts_with("the link `conf/out` would lead out"), "{told}");
-        assert!(told.contains("`git commit -a` would delete it"), "{told}");
-        assert!(told.contains("`git checkout -- conf/out` in a terminal"), "{told}");
-        let told = blocked_link("ln: failed to create symbolic link 'L': Permission denied");
-        assert!(told.is_some_and(|told| told.ends_with("may read")));
-        assert_eq!(blocked_link("ln: failed to create symbolic link 'L': File exists"), None);
-        assert_eq!(blocked_link("cat: x: Permission denied"), None);
-    }
-
-    #[test]
-    fn a_sandbox_with_network_is_not_blamed() {
-        let mut sandbox = Sandbox::named("s");
-        let line = "curl: (6) Could not resolve host: docs.rs";
-        assert_eq!(blocked_network(&sandbox, line).as_deref(), Some("it has no network"));
-        sandbox.net = NetworkAccess::Allow;
-        assert_eq!(blocked_network(&sandbox, line), None);
-    }
+    Some(text)
 }

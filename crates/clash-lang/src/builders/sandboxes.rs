@@ -1,8 +1,9 @@
-//! The builders of sandboxes: `sandbox`, `everywhere`, `no_sandbox`.
+//! The builders of sandboxes: `sandbox`, `grant`, `everywhere`, `no_sandbox`.
 #![expect(clippy::too_many_arguments, reason = "they are the keyword arguments of the language")]
 
 use std::sync::Arc;
 
+use clash_policy::rule::SandboxGrant;
 use clash_policy::{Effect, NetworkAccess, ProtectSettings, Sandbox};
 use starlark::environment::{GlobalsBuilder, MethodsBuilder};
 use starlark::eval::Evaluator;
@@ -102,6 +103,54 @@ pub(super) fn names(builder: &mut GlobalsBuilder) {
         let draft = Arc::new(draft);
         CollectedPolicy::from_evaluator(eval)?.define(&draft)?;
         Ok(SandboxValue(draft))
+    }
+
+    /// Adds rights to a sandbox that another file or layer defines, for example to one of
+    /// the library: `grant("project", fs = {"$HOME/.npmrc": allow("r")})`. `net` is a list
+    /// of hosts, `unprotect` removes entries from the list of persistence paths. A
+    /// project's policy adds rights only to its own sandboxes.
+    fn grant<'v>(
+        sandbox: Value<'v>,
+        #[starlark(require = named, default = NoneOr::None)] fs: NoneOr<Value<'v>>,
+        #[starlark(require = named, default = NoneOr::None)] net: NoneOr<Value<'v>>,
+        #[starlark(require = named, default = NoneOr::None)] unprotect: NoneOr<Value<'v>>,
+        eval: &mut Evaluator<'v, '_, '_>,
+    ) -> starlark::Result<NoneType> {
+        let (span, collected) = (span_here(eval), CollectedPolicy::from_evaluator(eval)?);
+        let mut grant = SandboxGrant {
+            sandbox: lower::sandbox_arg(sandbox)?.name().to_owned(),
+            fs: Vec::new(),
+            net: Vec::new(),
+            unprotect: Vec::new(),
+            span: span.clone(),
+        };
+        if let NoneOr::Other(value) = fs {
+            grant.fs = lower::fs_rules(value, &span)?;
+        }
+        if let NoneOr::Other(value) = net {
+            let NetworkAccess::Hosts { rules, default: Effect::Deny } = lower::net(value, &span)?
+            else {
+                return Err(LanguageError::new("grant() adds hosts to a sandbox")
+                    .hint("net is a list of hosts: grant(\"project\", net = [\"docs.rs\"])")
+                    .into());
+            };
+            grant.net = rules;
+        }
+        let is_allow = |effect: Effect| effect == Effect::Allow;
+        if !grant.fs.iter().all(|rule| is_allow(rule.effect))
+            || !grant.net.iter().all(|rule| is_allow(rule.effect))
+        {
+            return Err(LanguageError::new("grant() can only allow")
+                .hint("everywhere() denies in every sandbox")
+                .into());
+        }
+        if let Some(settings) = protection(NoneOr::None, unprotect)? {
+            grant.unprotect = settings.except;
+        }
+        collected.hear(&span);
+        collected.building_on_name(&grant.sandbox);
+        collected.grants.borrow_mut().push(grant);
+        Ok(NoneType)
     }
 
     /// File rules for every sandbox, also those of the library. They can only deny or

@@ -284,6 +284,7 @@ impl<'a> LayerRef<'a> {
                 on_sandbox_violation: self.on_sandbox_violation()?,
                 harness_defaults: self.harness_defaults()?,
                 everywhere: Vec::new(),
+                grants: Vec::new(),
             },
             groups: self.groups()?.map(|group| group?.to_group()).collect::<IrResult<_>>()?,
             sandboxes: self.sandboxes()?.map(|s| s?.to_sandbox()).collect::<IrResult<_>>()?,

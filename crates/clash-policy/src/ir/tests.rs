@@ -131,6 +131,7 @@ fn layer() -> Layer {
             on_sandbox_violation: Some(OnViolation::Smart),
             harness_defaults: Some(false),
             everywhere: vec![],
+            grants: vec![],
         },
         groups: vec![LayerGroup { branches: vec![bash], ..LayerGroup::default() }, strict],
         sandboxes: vec![sandbox()],

@@ -373,6 +373,7 @@ fn settings() -> impl Strategy<Value = LayerSettings> {
             on_sandbox_violation,
             harness_defaults,
             everywhere: vec![],
+            grants: vec![],
         })
 }
 

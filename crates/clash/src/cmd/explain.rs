@@ -10,7 +10,9 @@ use serde_json::{Value, json};
 
 use super::show_json::sandbox_json;
 use super::{dirs_and_project, unless_closed};
+use crate::blocks::BlockFacts;
 use crate::decision::{self, DecisionContext};
+use crate::foresee::{self, ForeseenAt};
 use crate::held_path::HeldPaths;
 use crate::policy::LoadedPolicy;
 use crate::say;
@@ -82,10 +84,24 @@ impl Args {
         let cwd = std::env::current_dir()?;
         let scene = DecisionContext { project: &project, session: None, cwd: &cwd };
         let decision = decision::decide_by(&policy, &dirs, scene, &action)?;
+        let blocks = match &action.input {
+            ToolInput::Script(script) => {
+                let at = ForeseenAt { dirs: &dirs, project: &project, cwd: &cwd };
+                foresee::foreseen(at, script, &decision, &|name| {
+                    crate::launcher::sandbox_named(&policy, name).ok()
+                })
+            }
+            _ => Vec::new(),
+        };
         unless_closed(if self.json {
-            out.json(&as_json(&decision))
+            let mut value = as_json(&decision);
+            let sentences: Vec<String> = blocks.iter().map(BlockFacts::sentence).collect();
+            if let Some(object) = value.as_object_mut() {
+                object.insert("foreseen".to_owned(), json!(sentences));
+            }
+            out.json(&value)
         } else {
-            print_decision(out, &action, &decision, &untrusted(&policy)?)
+            print_decision(out, &action, &decision, &untrusted(&policy)?, &blocks)
         })
     }
 }
@@ -140,6 +156,7 @@ fn print_decision(
     action: &Action,
     decision: &Decision,
     untrusted: &[LayerKind],
+    blocks: &[BlockFacts],
 ) -> std::io::Result<()> {
     let word = out.tone(effect_tone(decision.effect), decision.effect.word());
     out.line(format!("{word}: {}", say::reason(decision)))?;
@@ -150,6 +167,13 @@ fn print_decision(
         out.line(format!("  {word}  {}  [{}]", say::brief(&part.what), describe_cause(part)))?;
         for step in steps(part, untrusted) {
             out.line(format!("         {step}"))?;
+        }
+    }
+    for block in blocks {
+        let word = out.tone(TextTone::Bad, "block");
+        out.line(format!("  {word}  {}", block.sentence()))?;
+        if let Some(grant) = &block.grant {
+            out.line(format!("         to allow it: {grant}"))?;
         }
     }
     // A refused action runs nowhere, and the agent itself fetches a page.

@@ -1,5 +1,6 @@
 //! The command line: one file per verb. The doc comment of a verb's arguments is its help.
 
+mod allow;
 mod asks;
 mod cache;
 mod doctor;
@@ -66,6 +67,8 @@ enum ClashVerb {
     Trust(trust::Args),
     /// Watch a command while it runs, and propose a sandbox for it
     Learn(learn::Args),
+    /// Allow the access that was refused or asked about last
+    Allow(allow::Args),
     /// Show the actions of agents
     Log(log::Args),
     /// List the sessions of agents, or show one
@@ -95,6 +98,14 @@ enum ClashVerb {
         approval: Option<String>,
         #[arg(trailing_var_arg = true, required = true, value_name = "COMMAND")]
         command: Vec<OsString>,
+    },
+    /// Ask for one more right for one command; only in commands of an agent
+    ///
+    /// The agent's hook answers it before it runs, with a question to the user. A yes holds
+    /// for this one command.
+    Request {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]
+        arguments: Vec<OsString>,
     },
     /// Answer one hook call of an agent; the agent calls it
     Hook {
@@ -135,7 +146,9 @@ impl ClashVerb {
             Self::Fmt(args) => args.run(out),
             Self::Trust(args) => args.run(out),
             Self::Learn(args) => args.run(out),
+            Self::Allow(args) => args.run(out),
             Self::Log(args) => args.run(out),
+            Self::Request { .. } => Err(request_failure()),
             Self::Session(args) => args.run(out),
             Self::Net(args) => args.run(out),
             Self::Cache(args) => args.run(out),
@@ -151,6 +164,12 @@ impl ClashVerb {
             }),
         }
     }
+}
+
+fn request_failure() -> Failure {
+    Failure::new("no hook of an agent has answered this request, so it gives no right").hint(
+        "an agent asks so: clash request --read PATH -- COMMAND; you allow it with clash sandbox allow",
+    )
 }
 
 /// The directories, and the project: the real path of `given`, or the one found from the

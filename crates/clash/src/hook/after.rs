@@ -8,8 +8,10 @@ use clash_policy::{Action, ToolInput};
 use super::launcher_line::LauncherLine;
 use super::{HookCall, HookError, reply};
 use crate::approval::{ApprovalSlip, OWN_SANDBOX};
+use crate::blocks::BlockFacts;
+use crate::observed::{self, EndedCommand};
 use crate::policy::LoadedPolicy;
-use crate::trace::{TraceEvent, TraceRecord};
+use crate::trace::{self, BlockEvidence, RefusingPart, TraceEvent, TraceRecord};
 use crate::{judged, tell, watch};
 
 impl HookCall<'_> {
@@ -54,24 +56,55 @@ impl HookCall<'_> {
         }
     }
 
-    /// The rules that a failed command ran into, for the model. It is only a help: on an
-    /// error the model hears nothing.
+    /// Blocks of this call that the trace has already, for example of the monitor.
+    fn traced_blocks(&self) -> Vec<TraceRecord> {
+        let is_of_call = |record: &TraceRecord| {
+            record.event == TraceEvent::Block
+                && record.call.as_deref() == Some(self.action_id.as_str())
+        };
+        let records = trace::read_end(&self.session.dir).unwrap_or_default();
+        records.into_iter().filter(is_of_call).collect()
+    }
+
+    /// The rules that a failed command ran into, for the model and for the trace. It is only
+    /// a help: on an error the model hears nothing.
     fn blocked_by_sandbox(&self, ran: &str) -> Option<String> {
         let failed = self.message.error.as_deref().unwrap_or_default();
         let output = format!("{}\n{failed}", self.message.output);
-        if !tell::is_suspicious(&output) {
+        let has_failed =
+            self.message.error.is_some() || self.message.exit_status().unwrap_or(0) != 0;
+        let is_suspicious = observed::is_suspicious(&output);
+        if !is_suspicious && !has_failed {
             return None;
         }
         let own = std::env::current_exe().ok()?;
         let inner = LauncherLine::read(ran, &own).map(|(_, inner)| inner);
-        let action =
-            Action::script(self.agent.name, &self.message.mode, inner.as_deref().unwrap_or(ran));
+        let script = inner.as_deref().unwrap_or(ran);
+        let action = Action::script(self.agent.name, &self.message.mode, script);
         let sandbox = self.decide(&action).ok()?.sandbox?;
         let (project, cwd) = (&self.session.project, Path::new(&self.message.cwd));
-        let place = tell::EndedCommand { dirs: self.dirs, project, cwd, sandbox: &sandbox };
+        let place = EndedCommand { dirs: self.dirs, project, cwd, sandbox: &sandbox, script };
+        let known = self.traced_blocks();
+        let is_known = |block: &BlockFacts| {
+            let mut whats = known.iter().filter_map(|it| it.block.as_ref());
+            whats.any(|it| it.what == block.what)
+        };
+        let mut blocks: Vec<BlockFacts> =
+            if is_suspicious { observed::blocks_in(&place, &output) } else { Vec::new() };
+        for block in blocks.iter().filter(|block| !is_known(block)) {
+            let record = self.new_record(TraceEvent::Block);
+            let record = block.record(record, RefusingPart::Kernel, BlockEvidence::Inferred);
+            record.append(self.session).ok()?;
+        }
+        let traced = known.iter().filter_map(|it| BlockFacts::of_record(it, &sandbox));
+        for block in traced {
+            if !blocks.iter().any(|other| other.what == block.what) {
+                blocks.push(block);
+            }
+        }
         let policy = LoadedPolicy::load(self.dirs, project, Some(&self.session.dir)).ok()?;
         let on = policy.ir().layers().find_map(|layer| layer.ok()?.on_sandbox_violation().ok()?);
-        tell::after_command(&place, &output, on)
+        tell::about_blocks(&blocks, script, on, self.can_ask())
     }
 
     /// The first alarm about a command that has ended: it did not go through the launcher,

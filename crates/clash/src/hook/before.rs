@@ -1,15 +1,24 @@
 //! Decides a tool call before the agent runs it.
 
+use std::path::Path;
+
 use clash_agents::{HookAnswer, QuestionSupport, attended, own_rules};
 use clash_policy::decide::{Decision, DecisionCause};
+use clash_policy::rule::LayerKind;
 use clash_policy::{Action, Effect, ToolInput, protect};
 
-use super::launcher_line::{LaunchWay, LauncherLine, calls_launcher};
+use super::launcher_line::{LaunchWay, LauncherLine, calls_launcher, gives_rights};
+use super::request::RightRequest;
 use super::tmp_paths::{MovedInput, use_instead};
 use super::{HookCall, HookError};
 use crate::approval::ApprovalSlip;
-use crate::launcher::refuse_hostile_settings;
-use crate::trace::{TraceEvent, TraceRecord};
+use crate::blocks::BlockFacts;
+use crate::foresee::{self, ForeseenAt};
+use crate::launcher::{refuse_hostile_settings, sandbox_named};
+use crate::permit::OncePermit;
+use crate::policy::LoadedPolicy;
+use crate::rights::ExtraRight;
+use crate::trace::{BlockEvidence, RefusingPart, TraceEvent, TraceRecord};
 use crate::{judged, say, watch};
 
 /// A tool call with its decision.
@@ -19,6 +28,8 @@ struct DecidedCall {
     input: MovedInput,
     /// True if the paths were judged below the session's directory instead of /tmp.
     moved: bool,
+    /// Further rights of this one run.
+    rights: Vec<ExtraRight>,
 }
 
 impl HookCall<'_> {
@@ -36,14 +47,35 @@ impl HookCall<'_> {
             if calls_launcher(script) {
                 return Err(HookError::CallsLauncher);
             }
+            ApprovalSlip::discard_requests(self.session)?;
+            let cwd = Path::new(&self.message.cwd);
+            if let Some(request) = RightRequest::read(script, cwd, &self.dirs.home)? {
+                return self.answer_request(&request);
+            }
+            if gives_rights(script) {
+                return Err(HookError::OnlyUser);
+            }
         } else {
             // A tool may run commands that no hook sees. There the approval of a question
             // that the user answered with no must not count.
             ApprovalSlip::discard_asked(self.session)?;
         }
         let mut call = self.decide_call(action)?;
-        let reason = self.reason(&mut call);
+        let mut reason = self.reason(&mut call);
+        if let Some(permitted) = self.use_permit(&mut call) {
+            reason = permitted;
+        }
+        let blocks = self.foresee(&call);
+        if let Some(block) = blocks.first() {
+            reason = format!("{reason}; clash foresees a block: {}", block.sentence());
+        }
         self.decision_record(&call.action, &call.decision, &reason).append(self.session)?;
+        for block in &blocks {
+            let record = self.new_record(TraceEvent::Block);
+            block
+                .record(record, RefusingPart::Policy, BlockEvidence::Foreseen)
+                .append(self.session)?;
+        }
         let reason = format!("clash: {reason}");
         match call.decision.effect {
             Effect::Deny => Ok(HookAnswer::Deny { reason }),
@@ -61,9 +93,11 @@ impl HookCall<'_> {
         {
             let decision = self.decide(&moved.action)?;
             let (action, input) = (moved.action, moved.input);
-            return Ok(DecidedCall { action, decision, input, moved: true });
+            let rights = Vec::new();
+            return Ok(DecidedCall { action, decision, input, moved: true, rights });
         }
-        Ok(DecidedCall { action, decision, input: MovedInput::AsGiven, moved: false })
+        let (input, rights) = (MovedInput::AsGiven, Vec::new());
+        Ok(DecidedCall { action, decision, input, moved: false, rights })
     }
 
     /// The reason for the decision. A stricter rule of the client's own takes precedence.
@@ -75,7 +109,7 @@ impl HookCall<'_> {
             reason = format!("{} has a rule of its own, {rule}", self.agent.title);
             call.decision.effect = effect;
         }
-        if let Some(way_on) = say::way_on(&call.decision, self.dirs) {
+        if let Some(way_on) = say::way_on(&call.decision, &call.action) {
             reason = format!("{reason}; {way_on}");
         }
         if call.decision.effect == Effect::Ask && !self.can_ask() {
@@ -91,11 +125,11 @@ impl HookCall<'_> {
     /// launcher line, a moved path its place in the session. Denies where the client can take
     /// neither, with the line or path to use instead.
     fn let_through(&self, call: DecidedCall, reason: String) -> Result<HookAnswer, HookError> {
-        let DecidedCall { action, decision, input, moved } = call;
+        let DecidedCall { action, decision, input, moved, rights } = call;
         let updated_input = match &action.input {
             ToolInput::Script(script) => {
                 self.note_carried_files(&decision);
-                match self.approve(script, &decision)? {
+                match self.approve(script, &decision, &rights)? {
                     LaunchWay::ByClient => None,
                     LaunchWay::Rewritten(input) => Some(input),
                     LaunchWay::Instructed(line) => {
@@ -131,6 +165,38 @@ impl HookCall<'_> {
         })
     }
 
+    /// Uses the permit that the user left for the next run of this script. No permit lifts
+    /// a refusal of a managed policy.
+    fn use_permit(&self, call: &mut DecidedCall) -> Option<String> {
+        let ToolInput::Script(script) = &call.action.input else { return None };
+        let is_managed = call.decision.parts.iter().any(|part| {
+            part.effect > Effect::Allow
+                && matches!(part.cause, DecisionCause::Rule { layer: LayerKind::Managed, .. })
+        });
+        if is_managed || call.decision.sandbox.is_none() {
+            return None;
+        }
+        let permit = OncePermit::take(self.session, script)?;
+        self.is_permitted.set(true);
+        call.decision.effect = Effect::Allow;
+        call.rights = permit.rights;
+        Some(format!("`{}` is allowed: the user allowed it once", say::brief(script)))
+    }
+
+    /// The blocks that the words of a command show. Further rights of this run count.
+    fn foresee(&self, call: &DecidedCall) -> Vec<BlockFacts> {
+        let ToolInput::Script(script) = &call.action.input else { return Vec::new() };
+        if !call.rights.is_empty() {
+            return Vec::new();
+        }
+        let (project, cwd) = (&self.session.project, Path::new(&self.message.cwd));
+        let at = ForeseenAt { dirs: self.dirs, project, cwd };
+        foresee::foreseen(at, script, &call.decision, &|name| {
+            let policy = LoadedPolicy::load(self.dirs, project, Some(&self.session.dir)).ok()?;
+            sandbox_named(&policy, name).ok()
+        })
+    }
+
     /// Fails if the paths lead elsewhere than when they were judged.
     fn check_unmoved(&self, action: &Action) -> Result<(), HookError> {
         match self.action() {
@@ -141,7 +207,7 @@ impl HookCall<'_> {
 
     /// Notes the instructions and pipelines that the command's sandbox, unlike most, may
     /// write.
-    fn note_carried_files(&self, decision: &Decision) {
+    pub(super) fn note_carried_files(&self, decision: &Decision) {
         let excepts = |path: &String| path != protect::REPOSITORY;
         if decision.sandbox.iter().any(|sandbox| sandbox.protect.except.iter().any(excepts)) {
             watch::remember_carried(self.session);
@@ -157,7 +223,7 @@ impl HookCall<'_> {
     }
 
     /// True if the client can ask the user now. Some can only if a user sits at the terminal.
-    fn can_ask(&self) -> bool {
+    pub(super) fn can_ask(&self) -> bool {
         match self.agent.abilities.asks {
             QuestionSupport::Yes => true,
             QuestionSupport::Attended => attended::is_attended(self.agent.abilities.program),
@@ -186,7 +252,12 @@ impl HookCall<'_> {
     }
 
     /// The record of a decision, with the script, the files or the hosts that it is about.
-    fn decision_record(&self, action: &Action, decision: &Decision, reason: &str) -> TraceRecord {
+    pub(super) fn decision_record(
+        &self,
+        action: &Action,
+        decision: &Decision,
+        reason: &str,
+    ) -> TraceRecord {
         let what = match &action.input {
             ToolInput::Script(script) => script.clone(),
             ToolInput::Files(files) => {

@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 
 use super::{HookCall, HookError};
 use crate::approval::ApprovalSlip;
+use crate::rights::ExtraRight;
 use crate::say;
 
 /// The kernel takes no argument longer than 128 KiB (`MAX_ARG_STRLEN`), and the line has
@@ -63,6 +64,30 @@ pub(super) fn calls_launcher(script: &str) -> bool {
         })
 }
 
+/// True for a script that calls a command of clash which gives rights. Only the user runs
+/// these; in a sandbox they could change nothing anyway.
+pub(super) fn gives_rights(script: &str) -> bool {
+    const GIVING: [&[&str]; 10] = [
+        &["allow"],
+        &["answer"],
+        &["sandbox", "allow"],
+        &["policy", "allow"],
+        &["policy", "ask"],
+        &["policy", "remove"],
+        &["policy", "undo"],
+        &["trust"],
+        &["uninstall"],
+        &["init"],
+    ];
+    script.contains("clash")
+        && clash_shell::find_commands(script).iter().any(|command| {
+            let mut words = command.words.iter().map(|word| word.known().unwrap_or_default());
+            let program = words.next().and_then(|word| word.rsplit('/').next());
+            let words: Vec<&str> = words.filter(|word| !word.starts_with('-')).collect();
+            program == Some("clash") && GIVING.iter().any(|giving| words.starts_with(giving))
+        })
+}
+
 impl HookCall<'_> {
     /// Leaves the approval for the launcher, and chooses the way in which the launcher
     /// gets in front of the command.
@@ -70,6 +95,7 @@ impl HookCall<'_> {
         &self,
         script: &str,
         decision: &Decision,
+        rights: &[ExtraRight],
     ) -> Result<LaunchWay, HookError> {
         if script.len() > MAX_SCRIPT_BYTES {
             return Err(HookError::TooLong);
@@ -82,6 +108,8 @@ impl HookCall<'_> {
             action: self.action_id.clone(),
             asked: decision.effect == Effect::Ask,
             mode: self.message.mode.clone(),
+            rights: rights.to_vec(),
+            permitted: self.is_permitted.get(),
         };
         let slip = approval.leave(self.session)?;
         if self.agent.starts_launcher(&self.dirs.for_agents()) {

@@ -8,6 +8,7 @@
 //! | [`launcher_line`] | writes the line that runs a command in its sandbox, and reads it again |
 //! | [`after`] | checks after a tool call that it ran as decided |
 //! | [`session_events`] | the start and the end of a session, changed settings |
+//! | [`request`] | answers the agent's request for one more right |
 //! | [`reply`] | sends the answer |
 //!
 //! Every error ends in a block. If the message was understood, the answer is a deny in
@@ -20,9 +21,11 @@ mod before;
 mod launcher_line;
 mod receive;
 mod reply;
+mod request;
 mod session_events;
 mod tmp_paths;
 
+use std::cell::Cell;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -72,6 +75,10 @@ enum HookError {
     TooLong,
     #[error("the command calls clash itself: give the plain command, clash puts it in its sandbox")]
     CallsLauncher,
+    #[error("a request is one command and nothing else: {}", request::USAGE)]
+    Request,
+    #[error("only the user gives rights: tell the user the command to run")]
+    OnlyUser,
     #[error("cannot make an id for the trace: {0}")]
     Random(std::io::Error),
     #[error("cannot find out where clash itself is: {0}")]
@@ -113,7 +120,8 @@ fn handle(
     let session = session;
     let dirs = dirs.in_session(&session.dir);
     let action_id = action_id(event, message)?;
-    let call = HookCall { agent, dirs: &dirs, session: &session, message, action_id };
+    let is_permitted = Cell::new(false);
+    let call = HookCall { agent, dirs: &dirs, session: &session, message, action_id, is_permitted };
     match event {
         HookEvent::BeforeTool => call.before_or_deny(),
         HookEvent::Question => call.check_project().and_then(|()| call.question()),
@@ -147,6 +155,8 @@ struct HookCall<'a> {
     session: &'a Session,
     message: &'a HookMessage,
     action_id: String,
+    /// True if the user has allowed this one command with `clash allow --once`.
+    is_permitted: Cell<bool>,
 }
 
 impl HookCall<'_> {

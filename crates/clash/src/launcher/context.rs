@@ -120,6 +120,7 @@ impl LaunchContext {
         };
         let Some(sandbox) = decision.sandbox else { return refused("") };
         match (decision.effect, approval) {
+            (Effect::Deny | Effect::Ask, Some(approval)) if approval.permitted => Ok(sandbox),
             (Effect::Deny, _) => refused(""),
             (Effect::Allow, _) => Ok(sandbox),
             (Effect::Ask, Some(approval)) if approval.sandbox == sandbox.name => Ok(sandbox),

@@ -61,16 +61,23 @@ pub(super) struct NamedCommands {
     all: Vec<Vec<ShellWord>>,
     /// Those about which the policy asked, and the user said yes.
     answered: Vec<Vec<ShellWord>>,
+    /// Those that the policy does not allow, and the user allows this once.
+    permitted: Vec<Vec<ShellWord>>,
 }
 
 impl NamedCommands {
     /// The commands of a script, and among them those about which the policy asks.
-    pub(super) fn of_script(script: &str, decision: &Decision) -> Self {
+    pub(super) fn of_script(script: &str, decision: &Decision, is_permitted: bool) -> Self {
         let commands = clash_shell::find_commands(script);
         let all = commands.iter().map(|command| command.words.clone()).collect();
-        let asked = decision.parts.iter().zip(commands);
-        let asked = asked.filter(|(part, _)| part.effect == Effect::Ask);
-        Self { all, answered: asked.map(|(_, command)| command.words).collect() }
+        let with = |is: &dyn Fn(Effect) -> bool| -> Vec<Vec<ShellWord>> {
+            let parts = decision.parts.iter().zip(&commands);
+            let chosen = parts.filter(|(part, _)| is(part.effect));
+            chosen.map(|(_, command)| command.words.clone()).collect()
+        };
+        let answered = with(&|effect| effect == Effect::Ask);
+        let permitted = with(&|effect| is_permitted && effect > Effect::Allow);
+        Self { all, answered, permitted }
     }
 
     /// True if the words can come from one of these commands.
@@ -222,7 +229,7 @@ impl RoomDoors<'_> {
                 by: RefusingPart::Broker,
                 known: BlockEvidence::Seen,
                 program: None,
-                grant: None,
+                grant: Some(format!("clash policy allow -- {line}")),
             }),
             ..self.context.new_record(session, TraceEvent::Block)
         };
@@ -268,7 +275,9 @@ impl RoomDoors<'_> {
             return Ok(DoorAnswer::Own(Box::new(self.room.clone())));
         }
         let decision = self.decide(line, cwd)?;
-        if decision.effect == Effect::Deny {
+        let home = &self.context.dirs.home;
+        let is_permitted = NamedCommands::include(&self.named.permitted, words, home);
+        if decision.effect == Effect::Deny && !is_permitted {
             return Ok(DoorAnswer::Refused(say::reason(&decision)));
         }
         let script = cwd.map(|cwd| self.decide_script(words, cwd, &decision)).transpose()?;
@@ -276,7 +285,7 @@ impl RoomDoors<'_> {
         let words = script.as_ref().map_or(words, |script| &script.words);
         let door = script.as_ref().map_or(Some(name), |script| script.door.as_deref());
         let decision = script.as_ref().map_or(&decision, |script| &script.decision);
-        if decision.effect == Effect::Deny {
+        if decision.effect == Effect::Deny && !is_permitted {
             return Ok(DoorAnswer::Refused(say::reason(decision)));
         }
         let is_steered = decision.parts.iter().any(|part| part.steered.is_some());
@@ -284,7 +293,6 @@ impl RoomDoors<'_> {
             part.effect == Effect::Ask && !part.steered.as_deref().is_some_and(is_steering_alone)
         });
         // The user answered a question about a command that nothing steers.
-        let home = &self.context.dirs.home;
         let is_answered = !is_steered && NamedCommands::include(&self.named.answered, words, home);
         if asks_by_rule
             && !is_answered

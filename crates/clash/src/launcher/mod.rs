@@ -115,7 +115,8 @@ impl LaunchContext {
         let mode = approval.as_ref().map_or("", |approval| approval.mode.as_str()).to_owned();
         let policy = self.load_policy()?;
         let mut decision = self.decide(&policy, command.script, &mode)?;
-        let answers = NamedCommands::of_script(command.script, &decision);
+        let is_permitted = approval.as_ref().is_some_and(|approval| approval.permitted);
+        let answers = NamedCommands::of_script(command.script, &decision, is_permitted);
         if started_by == StartedBy::Settings && decision.effect == Effect::Ask {
             decision.effect = Effect::Allow;
         }
@@ -123,7 +124,10 @@ impl LaunchContext {
             self.ask_person(&mut decision)?;
         }
         let mix = decision.mix.clone();
-        let room = self.settle(command.script, decision, approval)?;
+        let rights = approval.as_ref().map(|it| it.rights.clone()).unwrap_or_default();
+        let mut room = self.settle(command.script, decision, approval)?;
+        crate::rights::add_all(&mut room, &rights, &self.project)
+            .map_err(LauncherError::Refused)?;
         let doors = self.doors(&policy, &room, mix.as_ref(), answers, mode, 0)?;
         let is_push = door::is_push(command.script);
         let doors = doors.map(|doors| door::RoomDoors { is_push, ..doors });

@@ -290,6 +290,20 @@ pub(crate) fn read(session: &Path) -> io::Result<Vec<(TraceRecord, String)>> {
     Ok(records)
 }
 
+/// The records at the end of a session's trace.
+pub(crate) fn read_end(session: &Path) -> io::Result<Vec<TraceRecord>> {
+    use std::io::{Read, Seek, SeekFrom};
+    const END_BYTES: u64 = 256 * 1024;
+    let mut file = std::fs::File::open(file_of(session))?;
+    let size = file.metadata()?.len();
+    file.seek(SeekFrom::Start(size.saturating_sub(END_BYTES)))?;
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes)?;
+    // The first line may be cut.
+    let lines = bytes.split(|byte| *byte == b'\n');
+    Ok(lines.filter_map(|line| serde_json::from_slice(line).ok()).collect())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

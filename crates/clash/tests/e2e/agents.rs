@@ -120,7 +120,7 @@ fn an_agent_that_cannot_ask_gets_a_refusal_and_a_next_step() {
             .exits(2)
             .says("needs your approval")
             .says("cannot ask here")
-            .says("add a rule to");
+            .says("the user allows it with: clash policy allow");
     }
 }
 
@@ -221,7 +221,7 @@ fn a_session_begins_with_its_rights() {
             .unwrap()
             .replace(m.home().to_str().unwrap(), "~")
     };
-    insta::assert_snapshot!(start("codex"), @"clash confines this session: every command runs in a sandbox that the user's policy chooses and the operating system enforces; file and web tools are judged by the same policy. An action that no rule mentions is refused, because this agent cannot ask the user. Commands normally run in sandbox project: it may change only $PWD/**, $TMPDIR/**; it has no network. /tmp is a directory of this session; to edit a file in it with a file tool, use its path in ~/.local/state/clash/sessions/test-session/tmp. A refusal names its rule and is final for this session: do not look for another way to the same end, tell the user what you need and why.");
+    insta::assert_snapshot!(start("codex"), @"clash confines this session: every command runs in a sandbox that the user's policy chooses and the operating system enforces; file and web tools are judged by the same policy. An action that no rule mentions is refused, because this agent cannot ask the user. Commands normally run in sandbox project: it may change only $PWD/**, $TMPDIR/**; it has no network. /tmp is a directory of this session; to edit a file in it with a file tool, use its path in ~/.local/state/clash/sessions/test-session/tmp. A refusal names its rule and the way on: an alternative inside the rights, a request to the user (`clash request`), or to stop. Do not look for a way around it.");
     assert!(start("claude").contains("An action that no rule mentions needs the user's approval."));
 }
 
@@ -236,8 +236,12 @@ fn a_model_learns_which_path_the_sandbox_blocked() {
             contract.after(&m, &line, &ran.stdout)
         };
         let told = run(&format!("cat {}", key.display()));
-        assert!(told.contains("sandbox project blocked this"), "{}: {told}", contract.agent);
-        assert!(told.contains("is out of its reach"), "{told}");
+        assert!(
+            told.contains("clash blocked this: sandbox project does not"),
+            "{}: {told}",
+            contract.agent
+        );
+        assert!(told.contains("does not read"), "{told}");
         assert!(told.contains("Do not try to get around it"), "{told}");
         assert_eq!(run("cat missing.txt"), "");
         assert_eq!(run("echo fine"), "");

@@ -148,7 +148,8 @@ fn status_in_80_columns() {
                                    ~/.clash/policy.star:7): not on this machine,
                                    where every command of an agent runs as the user:
                                    ask the administrator for the package, or put it
-                                   into the image of the container
+                                   into the image of the container; the user allows
+                                   it with: clash policy allow -- sudo reboot
     ");
 }
 
@@ -276,11 +277,14 @@ fn log_in_80_columns() {
     m.bash("git push origin main").is("ask", "");
     m.bash("sudo reboot").is("deny", "");
     insta::assert_snapshot!(with_fixed_times(&screen(&m, &["log"])), @r"
-    2026-01-02 03:04:05  allow     Bash       project      echo hi
-    2026-01-02 03:04:05  ask       Bash       git_full     git push origin main
-                                   (~/.clash/policy.star:6)
-    2026-01-02 03:04:05  deny      Bash       project      sudo reboot
-                                   (~/.clash/policy.star:7)
+    test-ses.1    2026-01-02 03:04:05  allow           Bash       project      echo
+                                       hi
+    test-ses.2    2026-01-02 03:04:05  ask             Bash       git_full     git
+                                       push origin main  (~/.clash/policy.star:6)
+    test-ses.3    2026-01-02 03:04:05  deny            Bash       project      sudo
+                                       reboot  [`sudo reboot` is denied (rule at
+                                       ~/.clash/policy.star:7): not on this machine,
+                                       where every comm…]
     ");
 }
 

@@ -1,5 +1,7 @@
 //! The trace has every record, whole and in order.
 
+mod blocks;
+
 use std::process::Stdio;
 
 use serde_json::json;

@@ -12,6 +12,7 @@ use clap::Subcommand;
 use clash_history::day_and_time;
 
 pub(crate) use query::{ActionFilter, StoryQuery};
+pub(crate) use show::find_story;
 
 use super::unless_closed;
 use crate::dirs::Dirs;
@@ -178,9 +179,9 @@ pub(crate) fn row(out: &CommandOutput, story: &ActionStory) -> String {
     );
     let mut notes: Vec<String> = story.blocked_line().into_iter().collect();
     if story.effect == "deny" {
-        notes.push(say::one_line(&story.reason));
+        notes.push(say::brief(&story.reason));
     }
-    notes.extend(story.alarms.first().map(|alarm| say::one_line(alarm)));
+    notes.extend(story.alarms.first().map(|alarm| say::brief(alarm)));
     if !story.connections.is_empty() {
         notes.push(format!("{} connections", story.connections.len()));
     }

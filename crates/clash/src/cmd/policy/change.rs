@@ -34,13 +34,13 @@ const MAX_RECORDED_EDITS: usize = 50;
 
 /// The options of a command that changes policies.
 #[derive(Clone, Copy, Debug, clap::Args)]
-pub(super) struct ChangeOptions {
+pub(in crate::cmd) struct ChangeOptions {
     /// Do not ask
     #[arg(long, short)]
-    pub(super) yes: bool,
+    pub(in crate::cmd) yes: bool,
     /// Show the change without making it
     #[arg(long, conflicts_with = "yes")]
-    pub(super) dry_run: bool,
+    pub(in crate::cmd) dry_run: bool,
 }
 
 impl FileChange {
@@ -94,7 +94,7 @@ pub(in crate::cmd) fn read(file: &Path) -> Result<Option<String>, Failure> {
 
 /// Shows changes, asks, makes them and records them. Returns `false` if there are none, or
 /// after `--dry-run`. Fails if the user does not agree.
-pub(super) fn carry_out(
+pub(in crate::cmd) fn carry_out(
     out: &mut CommandOutput,
     dirs: &Dirs,
     mut changes: Vec<FileChange>,

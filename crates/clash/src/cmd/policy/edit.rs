@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 
 use super::change::{ChangeOptions, FileChange, carry_out, read};
 use crate::cmd::dirs_and_project;
+use crate::cmd::sandbox::allow::refuse_inside;
 use crate::decision::{DecisionContext, decide_by};
 use crate::dirs::Dirs;
 use crate::held_path::HeldPaths;
@@ -100,6 +101,28 @@ impl RemoveArgs {
     }
 }
 
+/// Allows an action by the words of its rule, for `clash allow`.
+pub(in crate::cmd) fn allow_words(
+    out: &mut CommandOutput,
+    tool: &str,
+    words: &[String],
+    session: Option<String>,
+    project: &Path,
+    how: ChangeOptions,
+) -> Result<u8, Failure> {
+    let scope = if session.is_some() { "session" } else { "user" };
+    let rule = RuleArgs {
+        words: words.to_vec(),
+        tool: tool.to_owned(),
+        scope: scope.to_owned(),
+        session,
+        project: Some(project.to_path_buf()),
+        how,
+    };
+    let wanted = EffectDraft { effect: Effect::Allow, sandbox: None, reason: None };
+    rule.change(Some(&wanted), out)
+}
+
 /// The difference between the decision and the wanted rule; `None` if they agree.
 fn unmet(wanted: &EffectDraft, decision: &Decision) -> Option<String> {
     if decision.effect != wanted.effect {
@@ -115,6 +138,7 @@ impl RuleArgs {
     /// and writes it after a yes. Fails, and changes nothing, if the text does not compile or
     /// the rule would not decide its own example.
     fn change(self, wanted: Option<&EffectDraft>, out: &mut CommandOutput) -> Result<u8, Failure> {
+        refuse_inside()?;
         let (dirs, project) = dirs_and_project(self.project.clone())?;
         let words = self.words()?;
         let (file, files) = self.find_policy(&dirs, &project)?;

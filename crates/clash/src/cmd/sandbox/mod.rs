@@ -2,6 +2,7 @@
 //! machine enforces them.
 
 mod act;
+pub(super) mod allow;
 mod check;
 mod parts;
 mod plan;
@@ -23,11 +24,13 @@ use clash_sandbox::host::{self, UnknownHostError};
 use serde_json::Value;
 
 use super::explain::print_sandbox;
+use super::policy::change::ChangeOptions;
 use super::show_json::sandbox_json;
 use super::{dirs_and_project, unless_closed};
 use crate::dirs::Dirs;
 use crate::launcher;
 use crate::policy::LoadedPolicy;
+use crate::rights::ExtraRight;
 use crate::ui::{CommandOutput, Failure, ProgressLine, TextTone};
 
 #[derive(Debug, clap::Args)]
@@ -88,6 +91,27 @@ enum SandboxVerb {
         #[command(flatten)]
         simulate: SimulatedHost,
     },
+    /// Add one right to a sandbox, in the text of a policy
+    ///
+    /// Clash shows the change first, and refuses it if the sandbox would still lack the
+    /// right or this machine could not enforce the sandbox. `clash policy undo` takes it
+    /// back.
+    Allow {
+        name: String,
+        /// The right: r (read), rw (read and change), rx (read and execute), or host
+        #[arg(value_parser = ["r", "rw", "rx", "host"])]
+        right: String,
+        /// The path, or the host with an optional port
+        what: String,
+        /// The policy to change: user, project or session
+        #[arg(long, value_name = "SCOPE", default_value = "user", value_parser = ["user", "project", "session"])]
+        scope: String,
+        /// The session of `--scope session`
+        #[arg(long, value_name = "ID")]
+        session: Option<String>,
+        #[command(flatten)]
+        how: ChangeOptions,
+    },
     /// Try the rules of a sandbox inside it, and compare the results with the rules
     ///
     /// The test creates its own directories for files and removes them again. Exit
@@ -140,6 +164,13 @@ impl Args {
             SandboxVerb::Exec { name, simulate, command } => {
                 let host = simulate.host(&dirs)?;
                 Ok(launcher::launch_in_named(dirs, Some(host), &project, &name, &command))
+            }
+            SandboxVerb::Allow { name, right, what, scope, session, how } => {
+                let scope = allow::scope_named(&scope, session.as_deref(), &dirs)?;
+                let cwd = std::env::current_dir()?;
+                let right = ExtraRight::parse(&right, &what, &cwd, &dirs.home);
+                let right = right.ok_or_else(|| Failure::new("the right is r, rw, rx or host"))?;
+                allow::allow(out, &dirs, &project, &name, &right, &scope, how)
             }
             SandboxVerb::List { json } => unless_closed(print_list(out, &known()?, json)),
             SandboxVerb::Show { name, json } => {

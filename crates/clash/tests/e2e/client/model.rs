@@ -104,7 +104,8 @@ impl ScriptedModel {
         let mut read = Command::new("python3");
         read.arg(program).arg("--results").arg(self.dir.path().join("log"));
         let mut ids: Vec<String> = Vec::new();
-        let mut talk = Talk { results: Vec::new(), inner: Vec::new() };
+        let heard = fs::read_to_string(self.dir.path().join("log")).unwrap_or_default();
+        let mut talk = Talk { results: Vec::new(), inner: Vec::new(), heard };
         for line in Ran::of(&mut read).succeeds().stdout.lines() {
             let value: Value = serde_json::from_str(line).unwrap();
             let id = value["id"].as_str().unwrap().to_owned();
@@ -134,6 +135,8 @@ pub(crate) struct Talk {
     pub(crate) results: Vec<ToolResult>,
     /// The results that the model of a subagent received.
     pub(crate) inner: Vec<ToolResult>,
+    /// Everything that the client sent to the model, as JSON.
+    pub(crate) heard: String,
 }
 
 /// The result of one call, as the model received it.
