@@ -286,8 +286,7 @@ pub fn grants(
     }
     note_protection_changes(old, new, &mut note);
     let outlives = |sandbox: &Sandbox| match sandbox.lifetime {
-        Some(ProcessLifetime::Detached) => GrantStrictness::Allow,
-        None => GrantStrictness::Standard,
+        Some(ProcessLifetime::Detached) | None => GrantStrictness::Standard,
         Some(ProcessLifetime::Action) => GrantStrictness::Deny,
     };
     note(ComparedGrant::Outliving, outlives(old), outlives(new));

@@ -196,9 +196,9 @@ impl ResourceLimits {
 /// The lifetime of the processes of a room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProcessLifetime {
-    /// Until the command ends.
+    /// Until the command ends: `detach = False`.
     Action,
-    /// Without end, and still confined.
+    /// Until they end or are stopped, still confined: `detach = True`, the default.
     Detached,
 }
 

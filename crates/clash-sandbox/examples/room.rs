@@ -18,6 +18,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clash_policy::{
     Effect, FileCaps, FsRule, HostPattern, NetRule, NetworkAccess, PathPattern, PolicyPlaces,
@@ -33,6 +34,7 @@ use clash_sandbox::launch::{
 use clash_sandbox::plan::report::PlanReport;
 use clash_sandbox::plan::{CagePaths, PlanRequest, SandboxPlan, TemporaryPaths, plan_with_report};
 use clash_sandbox::planted::NoOtherSandboxes;
+use clash_sandbox::room_ledger::{LeftRoom, RoomLedger};
 
 /// The options before `--`.
 struct RoomOptions {
@@ -314,7 +316,9 @@ fn launch(options: RoomOptions, program: OsString, args: Vec<OsString>) -> ExitC
     }
     let (env, _) = clash_sandbox::environment::scrub(std::env::vars_os(), &[]);
     let command = LaunchCommand { program, args, env, cwd, ..LaunchCommand::default() };
-    let services = LaunchServices { doors: None, gate: Some(&gate) };
+    let outlives = sandbox.lifetime == Some(ProcessLifetime::Detached);
+    let ledger = outlives.then(|| Arc::new(NoLedger) as Arc<dyn RoomLedger>);
+    let services = LaunchServices { doors: None, gate: Some(&gate), ledger };
     let error = run_with_services(&plan, &command, helper, services);
     let cause = std::error::Error::source(&error).map(|e| format!(": {e}")).unwrap_or_default();
     eprintln!("room: {error}{cause}");
@@ -324,6 +328,17 @@ fn launch(options: RoomOptions, program: OsString, args: Vec<OsString>) -> ExitC
         LaunchError::NotExecutable { .. } => 126,
         _ => 125,
     })
+}
+
+/// Rooms of this example are not listed.
+struct NoLedger;
+
+impl RoomLedger for NoLedger {
+    fn enter(&self, _: &LeftRoom) -> std::io::Result<()> {
+        Ok(())
+    }
+
+    fn leave(&self) {}
 }
 
 /// Prints the report, the grants and the mounts to standard error.

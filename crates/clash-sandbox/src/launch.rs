@@ -33,6 +33,7 @@ mod restrict;
 mod spawn;
 
 use std::io;
+use std::sync::Arc;
 
 use clash_policy::Sandbox;
 
@@ -43,6 +44,7 @@ pub use phase::LaunchPhase;
 use crate::door::DoorService;
 use crate::gate::GateService;
 use crate::plan::SandboxPlan;
+use crate::room_ledger::RoomLedger;
 
 /// A process that makes the namespaces of a room while the launcher plans.
 #[derive(Debug, Default)]
@@ -70,6 +72,17 @@ impl LaunchHelper {
         Self::default()
     }
 }
+
+/// Closes every descriptor of the caller except the standard streams. A command gets none of
+/// them, and a keeper must not hold them after the command. Call this before the process has
+/// opened any file.
+#[cfg(target_os = "linux")]
+pub fn close_inherited_descriptors() {
+    crate::linux::sys::close_all_but_these(&mut [0, 1, 2]);
+}
+
+#[cfg(not(target_os = "linux"))]
+pub fn close_inherited_descriptors() {}
 
 /// Removes a directory that commands have written, whatever modes it has. Follows no link.
 #[cfg(target_os = "linux")]
@@ -100,22 +113,25 @@ pub fn run(plan: &SandboxPlan, command: &LaunchCommand, ahead: LaunchHelper) -> 
 }
 
 /// Services outside the room that the command's processes may use.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Default)]
 pub struct LaunchServices<'a> {
     /// For the doors of the plan.
     pub doors: Option<&'a dyn DoorService>,
     /// For the records and questions of the plan's gate.
     pub gate: Option<&'a dyn GateService>,
+    /// Records the room if it outlives its command. Without a ledger, the room ends with
+    /// its command.
+    pub ledger: Option<Arc<dyn RoomLedger>>,
 }
 
 impl std::fmt::Debug for LaunchServices<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let given = (self.doors.is_some(), self.gate.is_some());
-        f.debug_tuple("LaunchServices").field(&given.0).field(&given.1).finish()
+        let given = [self.doors.is_some(), self.gate.is_some(), self.ledger.is_some()];
+        f.debug_tuple("LaunchServices").field(&given).finish()
     }
 }
 
-/// As [`run`], with services for the doors and the gate of the plan.
+/// As [`run`], with services outside the room.
 #[cfg(target_os = "linux")]
 pub fn run_with_services(
     plan: &SandboxPlan,

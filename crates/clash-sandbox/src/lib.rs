@@ -45,6 +45,7 @@ pub mod observe;
 pub mod plan;
 pub mod planted;
 pub mod repository;
+pub mod room_ledger;
 pub mod witness;
 mod worktree;
 

@@ -36,8 +36,7 @@ use std::path::{Path, PathBuf};
 
 use clash_policy::path::{LinkResolver, is_below};
 use clash_policy::{
-    FileCaps, FsRule, PolicyPlaces, PolicySpan, ProcessLifetime, ResourceLimits, Sandbox,
-    WriteTarget,
+    FileCaps, FsRule, PolicyPlaces, PolicySpan, ResourceLimits, Sandbox, WriteTarget,
 };
 
 use crate::baseline;
@@ -234,7 +233,7 @@ pub fn plan_with_report(
 /// The first rule of a sandbox that no host can enforce with this version.
 pub fn unenforceable(sandbox: &Sandbox) -> Option<PlanError> {
     match network::plan_network(sandbox) {
-        Ok((_, ports)) => refuse_unbuilt_features(sandbox, &ports).err(),
+        Ok(_) => refuse_unbuilt_features(sandbox).err(),
         Err(refusal) => Some(refusal),
     }
 }
@@ -262,7 +261,7 @@ fn make_with_mounts(
     let sandbox = request.sandbox;
     check_host(host)?;
     let (net, ports) = network::plan_network(sandbox)?;
-    refuse_unbuilt_features(sandbox, &ports)?;
+    refuse_unbuilt_features(sandbox)?;
     let group = host.limits.cgroup.clone();
     let rules = resolve_rules(request)?;
     let mut grants = grants_of_allow_rules(&rules, request.caches, report);
@@ -289,19 +288,12 @@ fn make_with_mounts(
         SandboxTier::Room => plan_room_tier(&parts, host, net, ports)?,
     };
     temporary::report_own_tmp(request, room.as_ref(), watch.as_ref(), scratch.as_ref(), report);
-    if watch.is_some() && sandbox.lifetime == Some(ProcessLifetime::Detached) {
-        // No launcher would be left to carry out the calls.
-        let rule = "lifetime: detached, where calls are watched".to_owned();
-        return Err(PlanError::NotYet { rule, span: sandbox.span.clone() });
-    }
     if watch.is_some()
         && let Facility::Missing { why } = &host.notify
     {
         return Err(tier::refuse_unwatched(request, &rules, why));
     }
-    // No launcher would be left to remove the cgroup.
-    let detached = sandbox.lifetime == Some(ProcessLifetime::Detached);
-    let group = group.filter(|_| tier != SandboxTier::Direct && !detached);
+    let group = group.filter(|_| tier != SandboxTier::Direct);
     explain::report_limits(report, &sandbox.limits, group.as_deref(), host.root);
     explain::report_files_limit(report, &sandbox.limits, watch.as_ref());
     explain::report_tier(report, &rules, watch.as_ref(), room.as_ref(), net, host);
@@ -420,7 +412,6 @@ fn watch_beyond_mounts(
     let changes = grants.iter().any(|grant| grant.caps.intersects(FileCaps::CHANGE));
     // No mount tells where a link leads. Without a monitor, Landlock permits no links.
     let links = grants.iter().any(|grant| grant.caps.contains(FileCaps::CREATE))
-        && request.sandbox.lifetime != Some(ProcessLifetime::Detached)
         && !matches!(host.notify, Facility::Missing { .. });
     let limits = &request.sandbox.limits;
     let counted = limits.files.is_some() && limits.most_files().is_some();
@@ -493,26 +484,13 @@ fn collect_rights(
     })
 }
 
-/// Refuses `cow()` rules, and `lifetime: detached` together with a wall limit, ports or a
-/// `cache()`: this version cannot enforce them.
-fn refuse_unbuilt_features(sandbox: &Sandbox, ports: &SharedPorts) -> Result<(), PlanError> {
-    let detached = sandbox.lifetime == Some(ProcessLifetime::Detached);
-    let said = [
-        // No launcher would be left to end the command in time, or to forward ports.
-        (detached && sandbox.limits.wall_seconds.is_some())
-            .then(|| ("lifetime: detached, with a wall limit".to_owned(), &sandbox.span)),
-        (detached && *ports != SharedPorts::default())
-            .then(|| ("lifetime: detached, with ports".to_owned(), &sandbox.span)),
-        { sandbox.fs.iter() }
-            .find(|r| r.writes == WriteTarget::Session)
-            .map(|r| (format!("cow() on {}", r.pattern), &r.span)),
-        // The launcher has the lock on the project's cache.
-        { sandbox.fs.iter() }
-            .find(|r| detached && r.writes == WriteTarget::Project)
-            .map(|r| (format!("lifetime: detached, with cache() on {}", r.pattern), &r.span)),
-    ];
-    match said.into_iter().flatten().next() {
-        Some((rule, span)) => Err(PlanError::NotYet { rule, span: span.clone() }),
+/// Refuses `cow()` rules: this version cannot enforce them.
+fn refuse_unbuilt_features(sandbox: &Sandbox) -> Result<(), PlanError> {
+    match sandbox.fs.iter().find(|rule| rule.writes == WriteTarget::Session) {
+        Some(rule) => Err(PlanError::NotYet {
+            rule: format!("cow() on {}", rule.pattern),
+            span: rule.span.clone(),
+        }),
         None => Ok(()),
     }
 }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 /// The modules from the bottom to the top: each may use those before it, and none after it.
 /// A submodule that has a line of its own does not count as part of its parent.
-const MODULES: [&str; 25] = [
+const MODULES: [&str; 26] = [
     "fnv",
     "below",
     "caseless",
@@ -26,6 +26,7 @@ const MODULES: [&str; 25] = [
     "door",
     "gate",
     "witness",
+    "room_ledger",
     "facts",
     "planted",
     "plan",

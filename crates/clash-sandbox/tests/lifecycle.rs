@@ -298,15 +298,20 @@ fn a_caller_that_ignores_sigchld_sees_the_exit_status() {
 
 #[test]
 fn detached_processes_live_on_and_stay_confined() {
-    recorded(|world| {
+    each_way(|world| {
         let word = format!("detached-{}", world.path("x").display());
+        // Both tiers have one project.
+        for name in ["stop", "ended", "leaked"] {
+            let _ = fs::remove_file(world.project().join(name));
+        }
         let key = world.path("home/.ssh/id_ed25519").display().to_string();
         let script = format!(
             "setsid sh -c 'until test -e stop; do sleep 0.05; done; cat {key} > leaked; touch ended' \
              \"$0\" >/dev/null 2>&1 & exit 4"
         );
         for (lifetime, word) in [("action", "ends"), ("detached", word.as_str())] {
-            let world = World::beside(&world).option(&["--lifetime", lifetime, "--unprotected"]);
+            let before: Vec<&str> = world.options.iter().map(String::as_str).collect();
+            let world = World::beside(&world).option(&before).option(&["--lifetime", lifetime]);
             let output = world.run(&["sh", "-c", &script, word]);
             assert_eq!(output.status.code(), Some(4), "{}", text(&output));
             assert_eq!(processes(word).is_empty(), lifetime == "action");
@@ -331,19 +336,6 @@ fn what_lives_on_is_gone_when_the_launcher_is_killed() {
         launcher.kill().unwrap();
         launcher.wait().unwrap();
         eventually("the room is gone", || processes(&word).is_empty());
-    });
-}
-
-#[test]
-fn a_detached_lifetime_that_needs_the_launcher_is_refused() {
-    everyone(|world| {
-        let sandbox = |options: &[&str]| {
-            let world = World::beside(&world).option(&["--lifetime", "detached"]).option(options);
-            world.sh("true").status.code()
-        };
-        assert_eq!(sandbox(&["--unprotected"]), Some(0));
-        assert_eq!(sandbox(&["--unprotected", "--limit", "wall", "9"]), Some(3));
-        assert_eq!(sandbox(&["--simulate", "no-userns"]), Some(3));
     });
 }
 

@@ -31,6 +31,7 @@ mod project_root;
 mod questions;
 mod replace_file;
 mod rights;
+mod rooms;
 mod say;
 mod session;
 mod settings_backup;

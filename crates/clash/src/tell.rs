@@ -13,6 +13,8 @@ use clash_policy::{Effect, FileCaps, NetworkAccess, Sandbox};
 use crate::blocks::BlockFacts;
 use crate::dirs::Dirs;
 use crate::policy::LoadedPolicy;
+use crate::rooms::{RoomRecord, RunningRoom};
+use crate::say::brief;
 use clash_agents::{Agent, QuestionSupport};
 
 /// Tells the model the rights of this session: the default effect, the default sandbox, /tmp,
@@ -159,4 +161,22 @@ pub(crate) fn about_blocks(
         text.push_str(&format!(" The user allows it with: {grant}"));
     }
     Some(text)
+}
+
+/// Tells about rooms whose processes go on after their command.
+pub(crate) fn about_rooms(rooms: &[RunningRoom]) -> String {
+    let about = |room: &RunningRoom| {
+        let RoomRecord { id, command, .. } = &room.record;
+        let ports: Vec<String> = room.ports.iter().map(u16::to_string).collect();
+        let ports = match ports.as_slice() {
+            [] => String::new(),
+            ports => format!(", ports {}", ports.join(", ")),
+        };
+        let command = brief(command);
+        format!(
+            "clash: a process is still running in room {id} (`{command}`{ports}). It goes on \
+             until the session ends; `clash stop {id}` in a terminal ends it"
+        )
+    };
+    rooms.iter().map(about).collect::<Vec<_>>().join("\n")
 }

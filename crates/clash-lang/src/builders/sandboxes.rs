@@ -24,8 +24,9 @@ pub(super) fn names(builder: &mut GlobalsBuilder) {
     /// Declares the rights of a command. `fs` has the paths, `default` is for every
     /// path that no key of `fs` matches. `net` is the network, `serve` the ports that
     /// the host may connect to, `env` the variables, `limits` the resources.
-    /// `lifetime` is `"action"` if background processes end with the action, or
-    /// `"detached"` if they live on. `protect` makes more paths read-only that steer
+    /// With `detach = False`, processes in the background end with the command that
+    /// started them; otherwise they go on until the session ends or `clash stop`.
+    /// `lifetime` is the older form: `"action"` or `"detached"`. `protect` makes more paths read-only that steer
     /// programs outside, for example `.husky`; `unprotect` removes paths from that
     /// list. `doors` names programs that run in the sandboxes of their own rules when a
     /// command of this sandbox starts them. `extends` starts from another sandbox.
@@ -40,6 +41,7 @@ pub(super) fn names(builder: &mut GlobalsBuilder) {
         #[starlark(require = named, default = NoneOr::None)] env: NoneOr<Value<'v>>,
         #[starlark(require = named, default = NoneOr::None)] limits: NoneOr<Value<'v>>,
         #[starlark(require = named, default = NoneOr::None)] lifetime: NoneOr<Value<'v>>,
+        #[starlark(require = named, default = NoneOr::None)] detach: NoneOr<bool>,
         #[starlark(require = named, default = NoneOr::None)] protect: NoneOr<Value<'v>>,
         #[starlark(require = named, default = NoneOr::None)] unprotect: NoneOr<Value<'v>>,
         #[starlark(require = named, default = NoneOr::None)] doors: NoneOr<UnpackList<String>>,
@@ -89,6 +91,9 @@ pub(super) fn names(builder: &mut GlobalsBuilder) {
         }
         if let NoneOr::Other(value) = lifetime {
             draft.sandbox.lifetime = Some(lower::lifetime(value)?);
+        }
+        if let NoneOr::Other(detach) = detach {
+            draft.sandbox.lifetime = Some(lower::detach(detach, draft.sandbox.lifetime)?);
         }
         if let Some(protect) = protection(protect, unprotect)? {
             draft.sandbox.protect = protect;

@@ -98,6 +98,22 @@ pub(crate) fn lifetime(value: Value<'_>) -> LanguageResult<ProcessLifetime> {
     })
 }
 
+/// The lifetime that `detach` means. It must not contradict the older `lifetime`.
+pub(crate) fn detach(
+    detach: bool,
+    said: Option<ProcessLifetime>,
+) -> LanguageResult<ProcessLifetime> {
+    let meant = if detach { ProcessLifetime::Detached } else { ProcessLifetime::Action };
+    match said {
+        Some(other) if other != meant => {
+            let word = other.word();
+            Err(LanguageError::new(format!("`detach` contradicts `lifetime = \"{word}\"`"))
+                .hint("write `detach` alone"))
+        }
+        _ => Ok(meant),
+    }
+}
+
 /// The error for a limit of another name, with the nearest name or all names.
 fn unknown_limit(name: &str) -> LanguageError {
     let known = ResourceLimits::default().named().map(|(name, _)| name);

@@ -18,7 +18,7 @@ use crate::language_error::{LanguageError, LanguageResult};
 use crate::value::{EffectValue, SandboxUse, SandboxValue};
 
 pub(crate) use fs::{fs_rules, join, sandbox_default, sandbox_tree};
-pub(crate) use limits::{door_names, env, lifetime, limits, relative_paths};
+pub(crate) use limits::{detach, door_names, env, lifetime, limits, relative_paths};
 pub(crate) use net::{net, port};
 pub(crate) use rules::rules;
 

@@ -1,11 +1,12 @@
 //! Phase `attend`: gives the listener to the monitor, waits for the command and repeats its end.
 
 use std::ffi::c_long;
+use std::os::fd::RawFd;
 
 use super::LaunchError;
 use crate::linux::monitor::{MonitorInputs, WaitingMonitor};
 use crate::linux::stdio::InheritedStdio;
-use crate::linux::supervise::{self, RoomKeeper};
+use crate::linux::supervise::{self, KeeperLine, RoomKeeper};
 use crate::linux::sys::{self, SocketDiagnosis};
 use crate::plan::SandboxPlan;
 
@@ -17,6 +18,8 @@ pub(super) fn attend(
     command: libc::pid_t,
     monitor: Option<WaitingMonitor>,
     listener: c_long,
+    line: Option<&KeeperLine>,
+    given: &[RawFd],
 ) -> LaunchError {
     // The command may already run; its watched calls wait.
     let drafts = monitor.zip(sys::listener(listener)).map(|(monitor, listener)| {
@@ -25,6 +28,6 @@ pub(super) fn attend(
         let diagnosis = own_sockets.then(SocketDiagnosis::new).and_then(Result::ok);
         monitor.start(MonitorInputs { listener, diagnosis })
     });
-    let lives_on = plan.room.as_ref().is_some_and(|room| room.lives_on);
-    supervise::attend(keeper, stdio, command, lives_on, plan.limits.wall_seconds, drafts.as_ref())
+    let wall = plan.limits.wall_seconds;
+    supervise::attend(keeper, stdio, command, line, given, wall, drafts.as_ref())
 }

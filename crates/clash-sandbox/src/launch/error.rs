@@ -112,6 +112,8 @@ pub enum LaunchError {
     NotExecutable { program: OsString, source: io::Error },
     #[error("attend: waiting for the command")]
     Waiting(#[source] io::Error),
+    #[error("cannot prepare for processes that outlive the command")]
+    KeeperLine(#[source] io::Error),
     #[error("the command was ended after {seconds} s, the sandbox's limit")]
     OutOfTime { seconds: u64 },
     #[error("`{}` is not changed: a shell runs it later, so it keeps its text", path.display())]
@@ -151,6 +153,7 @@ impl LaunchError {
             | Self::SignalReset(_)
             | Self::NotFound { .. }
             | Self::NotExecutable { .. } => LaunchPhase::Restrict,
+            Self::KeeperLine(_) => LaunchPhase::Isolate,
             Self::Waiting(_) | Self::OutOfTime { .. } | Self::KeptScript { .. } => {
                 LaunchPhase::Attend
             }

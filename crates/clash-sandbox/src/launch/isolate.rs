@@ -5,6 +5,7 @@ use super::{LaunchError, helper};
 use crate::linux::monitor::{CallMonitor, WaitingMonitor};
 use crate::linux::mounts::RoomParts;
 use crate::linux::stdio::{InheritedStdio, StandardStreams};
+use crate::linux::supervise::KeeperPost;
 use crate::linux::sys;
 
 /// The launcher's state in the room's namespaces.
@@ -22,6 +23,7 @@ pub(super) struct IsolatedLauncher {
 pub(super) fn isolate(
     parent: &ParentContext<'_>,
     monitor: Option<CallMonitor>,
+    post: Option<KeeperPost>,
     streams: &StandardStreams,
 ) -> LaunchResult<IsolatedLauncher> {
     let parts = parent.room.map(|room| helper::leave_host(room, parent.helper)).transpose()?;
@@ -31,6 +33,11 @@ pub(super) fn isolate(
     };
     let mask = sys::hold_signals().map_err(LaunchError::SignalBlock)?;
     // Before `unshare(CLONE_NEWPID)`, after which the launcher can start no threads.
-    let monitor = monitor.map(CallMonitor::wait).transpose().map_err(LaunchError::MonitorThread)?;
+    let monitor = match (monitor, post) {
+        (Some(monitor), post) => monitor.wait(post).map(Some),
+        (None, Some(post)) => post.wait_in_thread().map(|()| None),
+        (None, None) => Ok(None),
+    };
+    let monitor = monitor.map_err(LaunchError::MonitorThread)?;
     Ok(IsolatedLauncher { parts, stdio, mask, monitor })
 }

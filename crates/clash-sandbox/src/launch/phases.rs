@@ -12,6 +12,7 @@ use super::{
 use crate::linux::bpf::BpfInstruction;
 use crate::linux::landlock::{LandlockRuleset, PendingGrants};
 use crate::linux::stdio::StandardStreams;
+use crate::linux::supervise::KeeperLine;
 use crate::linux::target::ExecTarget;
 use crate::plan::SandboxPlan;
 use crate::plan::room::{MountStep, RoomInterior, RoomPlan};
@@ -78,8 +79,10 @@ pub(super) fn run(
     let helper = helper.filter(|_| uses_helper);
     let parent = ParentContext::new(launch, helper.as_ref());
     let ParentParts { filling, cwd, cgroup, numbers, ports, monitor, broker } =
-        prepare::prepare_parent(&parent, grants, services)?;
-    let isolated = isolate::isolate(&parent, monitor, &streams)?;
+        prepare::prepare_parent(&parent, grants, &services)?;
+    let line = services.ledger.map(KeeperLine::new).transpose().map_err(LaunchError::KeeperLine)?;
+    let (line, post) = line.unzip();
+    let isolated = isolate::isolate(&parent, monitor, post, &streams)?;
     let mut tree = mount::mount(&parent, isolated.parts, &filling)?;
     connect::connect(&parent, ports.as_ref(), &filling)?;
     let keeper = spawn::start_keeper(&parent, ports, cgroup, process.scratch)?;
@@ -91,7 +94,9 @@ pub(super) fn run(
     // By now the helper has ended, so dropping it does not wait.
     drop(helper);
     let command = started?;
-    Err(attend::attend(plan, keeper, &isolated.stdio, command, isolated.monitor, listener))
+    let given = request.command.door.as_ref().map_or(&[][..], |door| &door.descriptors);
+    let (stdio, monitor) = (&isolated.stdio, isolated.monitor);
+    Err(attend::attend(plan, keeper, stdio, command, monitor, listener, line.as_ref(), given))
 }
 
 impl<'a> ParentContext<'a> {

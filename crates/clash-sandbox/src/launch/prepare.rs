@@ -138,7 +138,7 @@ pub(super) struct ParentParts<'a> {
 pub(super) fn prepare_parent<'a>(
     parent: &ParentContext<'a>,
     grants: PendingGrants,
-    services: LaunchServices<'_>,
+    services: &LaunchServices<'_>,
 ) -> LaunchResult<ParentParts<'a>> {
     let plan = parent.launch.plan;
     let doors = services.doors.map(start_broker).transpose().map_err(LaunchError::Broker)?;

@@ -25,6 +25,9 @@ const SOCKETS: [u8; 2] = *b"gs";
 /// The gate has delivered and recorded everything.
 const DONE: &[u8] = b"d";
 
+/// A letter and the number of a process.
+const KEEPER_MESSAGE_BYTES: usize = 5;
+
 /// The gate's process. Dropping it waits until the last data is delivered and recorded.
 #[derive(Debug)]
 pub(crate) struct GateProcess {
@@ -57,6 +60,22 @@ impl GateProcess {
                 sys::exit_now(0)
             }
         }
+    }
+
+    /// The process of the gate.
+    pub(crate) fn pid(&self) -> Pid {
+        self.pid
+    }
+
+    /// Tells the gate that a keeper takes the launcher's place, and from which process the
+    /// room's processes descend.
+    pub(crate) fn keep(&self, first: libc::pid_t) {
+        let mut message = [b'k'; KEEPER_MESSAGE_BYTES];
+        for (to, from) in message.iter_mut().skip(1).zip(first.to_le_bytes()) {
+            *to = from;
+        }
+        let flags = rustix::net::SendFlags::NOSIGNAL;
+        let _ = rustix::net::send(&self.control, &message, flags);
     }
 
     pub(crate) fn give(&self, sockets: &GateDescriptors) -> Result<(), LaunchError> {
@@ -140,8 +159,25 @@ impl GateHost for OutsideHost<'_> {
         let mut message = [0; 16];
         match recv(self.control, &mut message[..], RecvFlags::DONTWAIT) {
             Ok((_, 0)) => ControlEvent::End,
+            Ok((_, length)) if length == KEEPER_MESSAGE_BYTES => {
+                let [_, first @ ..] = message.first_chunk().copied().unwrap_or([0; 5]);
+                self.serve_keeper(Pid::from_raw(i32::from_le_bytes(first)));
+                ControlEvent::Nothing
+            }
             Ok(_) | Err(Errno::AGAIN | Errno::INTR) => ControlEvent::Nothing,
             Err(_) => ControlEvent::End,
+        }
+    }
+}
+
+impl OutsideHost<'_> {
+    /// A keeper has taken the launcher's place. The caller of the launcher may wait for the
+    /// end of its standard error.
+    fn serve_keeper(&mut self, first: Option<Pid>) {
+        use rustix::fs::{Mode, OFlags, open};
+        self.launcher = first;
+        if let Ok(null) = open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()) {
+            let _ = rustix::stdio::dup2_stderr(&null);
         }
     }
 }

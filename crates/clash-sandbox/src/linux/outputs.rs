@@ -134,13 +134,25 @@ impl OutputCopier {
     }
 }
 
+impl OutputCopier {
+    /// The numbers of the launcher's descriptors.
+    pub(crate) fn descriptors(&self) -> Vec<RawFd> {
+        let own = [self.running.as_ref(), Some(&self.copied)].into_iter();
+        own.chain(self.before.iter().map(Option::as_ref))
+            .flatten()
+            .map(AsRawFd::as_raw_fd)
+            .collect()
+    }
+}
+
 impl Drop for OutputCopier {
     /// Restores the original streams and waits until everything is copied.
     fn drop(&mut self) {
         let [out, err] = &self.before;
         let _ = out.as_ref().map(dup2_stdout);
         let _ = err.as_ref().map(dup2_stderr);
-        self.running = None;
+        // Other processes may still hold this end of the pipe, so its end is not enough.
+        let _ = self.running.take().map(|running| rustix::io::write(running, b"e"));
         let mut byte = [0];
         while let Err(Errno::INTR) = rustix::io::read(&self.copied, &mut byte) {}
     }

@@ -15,7 +15,7 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -26,7 +26,7 @@ use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
 };
-use rustix::process::{Pid, Resource, Signal, WaitOptions, getrlimit, waitpid};
+use rustix::process::{Pid, Resource, WaitOptions, getrlimit, waitpid};
 
 use super::gate::GateProcess;
 use super::network::GateDescriptors;
@@ -103,6 +103,25 @@ impl PortCrossing {
         Ok(())
     }
 
+    /// True if a process in the room's network serves ports.
+    pub(crate) fn is_inside(&self) -> bool {
+        self.inside.is_some()
+    }
+
+    /// The numbers of the forwarding processes.
+    pub(crate) fn processes(&self) -> impl Iterator<Item = libc::pid_t> {
+        let both = [&self.outside, &self.inside].into_iter().flatten();
+        let all = both.map(|forwarder| forwarder.pid).chain(self.gate.iter().map(GateProcess::pid));
+        all.map(|pid| pid.as_raw_nonzero().get())
+    }
+
+    /// Tells the gate that a keeper takes the launcher's place.
+    pub(crate) fn keep(&self, first: libc::pid_t) {
+        if let Some(gate) = &self.gate {
+            gate.keep(first);
+        }
+    }
+
     /// Delivers the last data of the room's servers, before the room ends.
     pub(crate) fn end_inside(&mut self) {
         self.inside = None;
@@ -144,6 +163,7 @@ impl PortForwarder {
 
 impl Drop for PortForwarder {
     fn drop(&mut self) {
+        let _ = rustix::net::send(&self.control, ORDERLY_END, SendFlags::NOSIGNAL);
         let _ = rustix::net::shutdown(&self.control, rustix::net::Shutdown::Both);
         while matches!(waitpid(Some(self.pid), WaitOptions::empty()), Err(Errno::INTR)) {}
     }
@@ -166,13 +186,17 @@ fn connect(port: u16) -> io::Result<TcpStream> {
 /// Takes connections, also of listeners that arrive later, until the launcher closes
 /// `control`. Then delivers those that wait, within [`MAX_DELIVERY_TIME`].
 fn forward(control: &OwnedFd, listeners: Vec<TcpListener>) -> io::Result<()> {
-    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
-    // The caller of the launcher may wait for the end of its output, so this process must
+    // The process ends with the socket, and not with its parent: a keeper may take over the
+    // socket. The caller of the launcher may wait for the end of its output, so this process must
     // not hold it.
     let null = rustix::fs::open("/dev/null", rustix::fs::OFlags::RDWR, rustix::fs::Mode::empty())?;
     rustix::stdio::dup2_stdin(&null)?;
     rustix::stdio::dup2_stdout(&null)?;
     rustix::stdio::dup2_stderr(&null)?;
+    drop(null);
+    let listening = listeners.iter().map(AsRawFd::as_raw_fd);
+    let mut kept: Vec<RawFd> = listening.chain([0, 1, 2, control.as_raw_fd()]).collect();
+    sys::close_all_but_these(&mut kept);
     let taken = Arc::new(TakenConnections::new());
     let mut all = Vec::new();
     let mut start = |port: u16, listener: TcpListener| {
@@ -184,8 +208,15 @@ fn forward(control: &OwnedFd, listeners: Vec<TcpListener>) -> io::Result<()> {
     for listener in listeners {
         start(listener.local_addr()?.port(), listener)?;
     }
-    while let Some((port, listener)) = receive(control)? {
-        start(port, listener)?;
+    let is_orderly = loop {
+        match receive(control)? {
+            ForwarderMessage::Listener(port, listener) => start(port, listener)?,
+            ForwarderMessage::End { is_orderly } => break is_orderly,
+        }
+    };
+    // The launcher or the keeper was killed.
+    if !is_orderly {
+        return Ok(());
     }
     // The last connections may still be in the queue.
     for (port, listener) in &all {
@@ -298,8 +329,16 @@ fn send(control: &OwnedFd, port: u16, listener: &TcpListener) -> io::Result<()> 
     Ok(())
 }
 
-/// The next listener; `None` when the room has ended.
-fn receive(control: &OwnedFd) -> io::Result<Option<(u16, TcpListener)>> {
+/// The message before the end of the room.
+const ORDERLY_END: &[u8] = b"e";
+
+/// A message to a forwarder.
+enum ForwarderMessage {
+    Listener(u16, TcpListener),
+    End { is_orderly: bool },
+}
+
+fn receive(control: &OwnedFd) -> io::Result<ForwarderMessage> {
     let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut with = RecvAncillaryBuffer::new(&mut space);
     let mut port = [0_u8; 2];
@@ -316,7 +355,9 @@ fn receive(control: &OwnedFd) -> io::Result<Option<(u16, TcpListener)>> {
         _ => None,
     });
     Ok(match (length, listener) {
-        (2, Some(listener)) => Some((u16::from_ne_bytes(port), TcpListener::from(listener))),
-        _ => None,
+        (2, Some(listener)) => {
+            ForwarderMessage::Listener(u16::from_ne_bytes(port), TcpListener::from(listener))
+        }
+        (length, _) => ForwarderMessage::End { is_orderly: length == ORDERLY_END.len() },
     })
 }

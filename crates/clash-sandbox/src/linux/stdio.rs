@@ -7,7 +7,7 @@
 //!
 //! When the command ends, the launcher restores the terminal settings.
 
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FileType, Mode, OFlags, SeekFrom, fcntl_getfl, fstat, open, seek};
@@ -111,12 +111,18 @@ impl InheritedStdio {
             let name = std::fs::read_link("/proc/self/fd/0").ok()?;
             let tree = mounts::copy_read_only(&name).ok();
             // The file has no name. Without a mount, it can at least not be written.
-            let at = tree.as_ref().map_or(0, std::os::fd::AsRawFd::as_raw_fd);
+            let at = tree.as_ref().map_or(0, AsRawFd::as_raw_fd);
             open(format!("/proc/self/fd/{at}"), flags, Mode::empty()).ok()
         };
         let [on_terminal, ..] = streams.terminals();
         let terminal = if on_terminal { tcgetattr(stdin()).ok() } else { None };
         Self { terminal, input: read_only_input(streams, again), returned }
+    }
+
+    /// The numbers of the files that this value holds.
+    pub(crate) fn descriptors(&self) -> impl Iterator<Item = RawFd> {
+        let returned = self.returned.iter().map(|(_, file)| file);
+        self.input.iter().chain(returned).map(AsRawFd::as_raw_fd)
     }
 
     /// Restores the terminal's settings and the position in the input file, and gives returned

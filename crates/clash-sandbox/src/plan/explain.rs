@@ -249,7 +249,7 @@ fn report_background(report: &mut PlanReport, watch: Option<&WatchPlan>, room: O
     let rule = "background processes";
     let (rule, mechanism, why) = match (room, watch) {
         (Some(RoomPlan { lives_on: true, .. }), _) => {
-            (rule, "pid namespace", "live on in the room, unless the launcher is killed")
+            (rule, "pid namespace, keeper", "go on in the room, until they end or are stopped")
         }
         (Some(_), _) => {
             (rule, "pid namespace", "all of the room ends with the command, and with the launcher")
@@ -257,8 +257,8 @@ fn report_background(report: &mut PlanReport, watch: Option<&WatchPlan>, room: O
         (None, Some(_)) => (
             rule,
             "launcher",
-            "orphans become children of a guard process, which ends them with the command, and \
-             with the launcher",
+            "orphans become children of a guard process, which ends them with the launcher or \
+             the keeper",
         ),
         (None, None) => (
             "process list, background processes",

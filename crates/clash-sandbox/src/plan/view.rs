@@ -92,7 +92,7 @@ pub(super) fn plan_room(
         && view.foreign_sockets.is_none()
         && (own_network || host.landlock_abi >= 6);
     let user_namespace = host.rooms != RoomSupport::Root;
-    let lives_on = sources.request.sandbox.lifetime == Some(ProcessLifetime::Detached);
+    let lives_on = sources.request.sandbox.lifetime != Some(ProcessLifetime::Action);
     let returned = std::mem::take(&mut view.returned);
     let mut steps = view.into_steps();
     if ports.gate.is_some() {

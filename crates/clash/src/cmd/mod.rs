@@ -11,11 +11,13 @@ mod learn;
 pub(crate) mod log;
 mod net;
 mod policy;
+mod ps;
 mod run;
 mod sandbox;
 mod session;
 mod show_json;
 mod status;
+mod stop;
 mod trust;
 mod wiring;
 
@@ -83,6 +85,10 @@ enum ClashVerb {
     Asks(asks::AsksArgs),
     /// Answer a question of a running command
     Answer(asks::AnswerArgs),
+    /// List the rooms whose processes go on in the background
+    Ps(ps::Args),
+    /// End rooms whose processes go on in the background
+    Stop(stop::Args),
     /// Run a whole agent in a sandbox
     Run(run::Args),
     /// Run a command in the sandbox the policy gives it
@@ -154,6 +160,8 @@ impl ClashVerb {
             Self::Cache(args) => args.run(out),
             Self::Asks(args) => args.run(out),
             Self::Answer(args) => args.run(out),
+            Self::Ps(args) => args.run(out),
+            Self::Stop(args) => args.run(out),
             Self::Run(args) => args.run(),
             Self::Sandbox(args) => args.run(out),
             // `run` of the library answers both before the parser. Only arguments that it

@@ -12,7 +12,7 @@ use crate::blocks::BlockFacts;
 use crate::observed::{self, EndedCommand};
 use crate::policy::LoadedPolicy;
 use crate::trace::{self, BlockEvidence, RefusingPart, TraceEvent, TraceRecord};
-use crate::{judged, tell, watch};
+use crate::{judged, rooms, tell, watch};
 
 impl HookCall<'_> {
     /// Records how the tool call ended. Raises an alarm for a command that did not go
@@ -51,9 +51,33 @@ impl HookCall<'_> {
         match self.alarm(&script)? {
             Some(text) => self.raise_alarm(text),
             None => {
-                Ok(self.blocked_by_sandbox(&script).map_or(HookAnswer::Silent, HookAnswer::Context))
+                let told = [self.blocked_by_sandbox(&script), self.rooms_left()?];
+                let told: Vec<String> = told.into_iter().flatten().collect();
+                let is_silent = told.is_empty();
+                Ok(if is_silent {
+                    HookAnswer::Silent
+                } else {
+                    HookAnswer::Context(told.join("\n"))
+                })
             }
         }
+    }
+
+    /// The rooms of this session whose processes go on, for the model. It hears of each room
+    /// once, and so does the trace.
+    fn rooms_left(&self) -> Result<Option<String>, HookError> {
+        let rooms = rooms::find_untold(self.dirs, &self.session.name);
+        for room in &rooms {
+            let record = TraceRecord {
+                what: Some(room.record.command.clone()),
+                sandbox: Some(room.record.sandbox.clone()),
+                reason: Some(format!("its processes go on in room {}", room.record.id)),
+                pid: Some(room.record.keeper),
+                ..self.new_record(TraceEvent::RoomStart)
+            };
+            record.append(self.session)?;
+        }
+        Ok((!rooms.is_empty()).then(|| tell::about_rooms(&rooms)))
     }
 
     /// Blocks of this call that the trace has already, for example of the monitor.

@@ -7,7 +7,7 @@ use crate::approval::ApprovalSlip;
 use crate::policy::LoadedPolicy;
 use crate::session::sessions_dir;
 use crate::trace::{TraceEvent, TraceRecord, segments};
-use crate::{judged, tell, temporary, watch};
+use crate::{judged, rooms, tell, temporary, watch};
 
 impl HookCall<'_> {
     /// Records the start of the session, removes old temporary directories, and answers with
@@ -38,8 +38,18 @@ impl HookCall<'_> {
     /// The session's /tmp stays for some days: the user may resume the session, and a
     /// command may have moved files of the project there.
     pub(super) fn session_end(&self) -> Result<HookAnswer, HookError> {
+        let stopped = rooms::stop_session(self.dirs, &self.session.name);
         ApprovalSlip::discard_all(self.session);
         judged::discard_all(self.session);
+        for room in stopped {
+            let record = TraceRecord {
+                what: Some(room.command),
+                sandbox: Some(room.sandbox),
+                reason: Some(format!("room {} was stopped with the session", room.id)),
+                ..TraceRecord::new(self.session, TraceEvent::RoomEnd)
+            };
+            record.append(self.session)?;
+        }
         TraceRecord::new(self.session, TraceEvent::SessionEnd).append(self.session)?;
         Ok(HookAnswer::Silent)
     }

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use clash_policy::decide::{SandboxMix, default_sandbox};
-use clash_policy::{FileCaps, JudgeContext, PolicyPlaces, Sandbox, steering};
+use clash_policy::{FileCaps, JudgeContext, PolicyPlaces, ProcessLifetime, Sandbox, steering};
 use clash_sandbox::disk::Disk;
 use clash_sandbox::door::{DoorDirectory, DoorService};
 use clash_sandbox::facts::{HostFacts, RoomSupport};
@@ -17,6 +17,7 @@ use clash_sandbox::launch::{self, LaunchError, LaunchHelper, LaunchServices};
 use clash_sandbox::plan::cache::has_caches;
 use clash_sandbox::plan::room::MountStep;
 use clash_sandbox::plan::{GrantReason, PathGrant, PlanRequest, SandboxPlan, TemporaryPaths, plan};
+use clash_sandbox::room_ledger::RoomLedger;
 use clash_sandbox::witness;
 
 use super::context::LaunchContext;
@@ -28,6 +29,7 @@ use crate::doors::{self, DoorSet};
 use crate::env;
 use crate::in_force::PolicySandboxes;
 use crate::policy::LoadedPolicy;
+use crate::rooms::{RecordedRoom, RoomRecord};
 use crate::ssh_agent::{self, LentAgent};
 use crate::temporary::{self, HeldTmp};
 use crate::trace::TraceEvent;
@@ -183,6 +185,7 @@ impl LaunchContext {
         let gate = is_gated.then(|| GateLedger::new(self, sandbox, command));
         self.trace(TraceEvent::Launch, command.shown, None, Some(&sandbox.name))?;
         witness::set(self.witness(sandbox)?);
+        let ledger = command.may_detach.then(|| self.ledger(sandbox, command.shown)).flatten();
         let command = launch::LaunchCommand {
             program: command.program.to_owned(),
             args: command.args.to_vec(),
@@ -193,10 +196,22 @@ impl LaunchContext {
         };
         let services = LaunchServices {
             doors: doors.map(|doors| doors as &dyn DoorService),
+            ledger,
             gate: gate.as_ref().map(|gate| gate as &dyn GateService),
         };
         let error = launch::run_with_services(&plan, &command, ahead, services);
         Err(LauncherError::Launch { sandbox: sandbox.name.clone(), error })
+    }
+
+    /// The ledger of rooms. `None` if the room ends with its command, by its policy or
+    /// because it could not be listed.
+    fn ledger(&self, sandbox: &Sandbox, command: &str) -> Option<Arc<dyn RoomLedger>> {
+        if sandbox.lifetime == Some(ProcessLifetime::Action) {
+            return None;
+        }
+        let record = RoomRecord::new(self.session.as_ref(), &self.project, &sandbox.name, command);
+        let ledger = RecordedRoom::prepare(&self.dirs, record).ok()?;
+        Some(Arc::new(ledger))
     }
 
     /// Plans the sandbox for this session and project. Creates missing directories of its

@@ -15,7 +15,7 @@ use clash_policy::decide::{Decision, DecisionCause, SandboxMix, is_steering_alon
 use clash_policy::doors::{opens, ruled_programs};
 use clash_policy::judge::judge;
 use clash_policy::steering::{self, SandboxWidening};
-use clash_policy::{Action, Effect, FileCaps, FileUse, JudgeContext, ProcessLifetime, Sandbox};
+use clash_policy::{Action, Effect, FileCaps, FileUse, JudgeContext, Sandbox};
 use clash_sandbox::disk::Disk;
 use clash_sandbox::door::{DoorService, DoorVisit, DoorVisitor};
 use clash_sandbox::facts::{Facility, HostFacts};
@@ -248,10 +248,6 @@ impl RoomDoors<'_> {
     pub(super) fn on_host(&self, host: &HostFacts) -> Result<Option<&Self>, LauncherError> {
         let why = match &host.notify {
             Facility::Missing { why } => why,
-            // No launcher would be left to answer.
-            Facility::Works if self.room.lifetime == Some(ProcessLifetime::Detached) => {
-                "the lifetime of the default sandbox is \"detached\""
-            }
             Facility::Works => return Ok(Some(self)),
         };
         match &self.mix {
@@ -522,6 +518,7 @@ impl DoorLaunch<'_> {
             args,
             file: None,
             door: Some(door),
+            may_detach: true,
         };
         let is_elsewhere = self.identity.is_some() && identity_of(Path::new(".")) != self.identity;
         let error = if is_elsewhere {

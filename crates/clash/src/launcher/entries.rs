@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use clash_agents::agent_with_shell_wrapper;
 use clash_policy::Sandbox;
 use clash_sandbox::facts::HostFacts;
+use clash_sandbox::launch;
 use clash_shell::command_line;
 
 use super::context::LaunchContext;
@@ -21,16 +22,19 @@ use crate::{env, ui};
 
 /// `clash exec …`
 pub(crate) fn exec_main(args: &[OsString]) -> u8 {
+    launch::close_inherited_descriptors();
     status(exec(args))
 }
 
 /// `clash-shell STRING`: the agent puts it in front of every command of its shell.
 pub(crate) fn shell_main(args: &[OsString]) -> u8 {
+    launch::close_inherited_descriptors();
     status(shell(args))
 }
 
 /// `clash-sh -c SCRIPT`: the shell that an agent is set to.
 pub(crate) fn sh_main(args: &[OsString]) -> u8 {
+    launch::close_inherited_descriptors();
     status(sh(args))
 }
 
@@ -66,7 +70,10 @@ pub(crate) fn launch_in_named(
         let sandbox = sandbox_named(&LoadedPolicy::load(&dirs, project, None)?, name)?;
         let (project, action) = (project.to_path_buf(), OnceCell::new());
         let context = LaunchContext { dirs, session: None, project, action };
-        context.confine(host, &sandbox, &[], &RequestedCommand::new("", program, args), None)
+        // This entry is for trying a sandbox out.
+        let command =
+            RequestedCommand { may_detach: false, ..RequestedCommand::new("", program, args) };
+        context.confine(host, &sandbox, &[], &command, None)
     };
     status(run())
 }

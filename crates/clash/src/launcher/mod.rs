@@ -63,11 +63,13 @@ struct RequestedCommand<'a> {
     /// The program's file, if the room has a door in its place.
     file: Option<Arc<OwnedFd>>,
     door: Option<CommandOfDoor>,
+    /// True if the processes that the command leaves go on.
+    may_detach: bool,
 }
 
 impl<'a> RequestedCommand<'a> {
     fn new(script: &'a str, program: &'a OsStr, args: &'a [OsString]) -> Self {
-        Self { script, shown: script, program, args, file: None, door: None }
+        Self { script, shown: script, program, args, file: None, door: None, may_detach: true }
     }
 }
 

@@ -46,6 +46,7 @@ mod postures;
 mod probes;
 mod push_forms;
 mod qwen_client;
+mod rooms;
 mod run;
 mod sandboxes;
 mod screens;

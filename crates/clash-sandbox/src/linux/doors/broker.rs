@@ -6,7 +6,8 @@
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
@@ -58,10 +59,15 @@ impl DoorLine {
 #[derive(Debug)]
 pub(crate) struct DoorBroker {
     socket: OwnedFd,
-    pid: Option<Pid>,
+    pub(crate) pid: Option<Pid>,
 }
 
 impl DoorBroker {
+    /// Lets the broker end all commands behind doors, without waiting.
+    pub(crate) fn close(&self) {
+        let _ = shutdown(&self.socket, Shutdown::Both);
+    }
+
     /// Ends all commands behind doors, and waits for their end. A broker that had no visit
     /// ends by itself after the launcher.
     pub(crate) fn end(&self) {
@@ -74,12 +80,32 @@ impl DoorBroker {
 /// True if the monitor has announced a visit.
 static WAS_VISITED: AtomicBool = AtomicBool::new(false);
 
+/// Numbers of processes in memory that a broker shares with all processes behind its doors.
+type ProcessTable = &'static [AtomicI32; 1024];
+
+/// The table of the broker behind whose door this process is. A room there can outlive its
+/// command. Its processes become children of the broker, which does not wait for them.
+static KEPT_PROCESSES: Mutex<Option<ProcessTable>> = Mutex::new(None);
+
+/// Tells the broker of the outer room, if there is one, that these processes go on.
+pub(crate) fn keep_processes(numbers: &[i32]) {
+    let Some(table) = KEPT_PROCESSES.lock().ok().and_then(|table| *table) else { return };
+    for number in numbers {
+        let is_free = |slot: &&AtomicI32| {
+            let (free, set) = (Ordering::Relaxed, Ordering::Release);
+            slot.compare_exchange(0, *number, set, free).is_ok()
+        };
+        table.iter().find(is_free);
+    }
+}
+
 /// Starts the broker. Call this before the launcher changes its namespaces or starts
 /// threads.
 pub(crate) fn start_broker(service: &dyn DoorService) -> io::Result<(DoorLine, DoorBroker)> {
     let (socket, of_broker) =
         socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
     let kept = rustix::io::fcntl_dupfd_cloexec(&socket, 3)?;
+    let kept_processes = sys::shared_numbers()?;
     // A launcher behind a door inherits the mark of the outer one.
     WAS_VISITED.store(false, Ordering::Relaxed);
     match sys::fork()? {
@@ -87,7 +113,10 @@ pub(crate) fn start_broker(service: &dyn DoorService) -> io::Result<(DoorLine, D
             Ok((DoorLine { socket }, DoorBroker { socket: kept, pid: Pid::from_raw(pid) }))
         }
         ForkSide::Child => {
-            serve(&of_broker, service);
+            if let Ok(mut current) = KEPT_PROCESSES.lock() {
+                *current = Some(kept_processes);
+            }
+            serve(&of_broker, service, kept_processes);
             sys::exit_now(0)
         }
     }
@@ -96,7 +125,7 @@ pub(crate) fn start_broker(service: &dyn DoorService) -> io::Result<(DoorLine, D
 /// Receives visits until the launcher ends, and starts a process for each that answers it.
 /// Drops a visit if [`MAX_OPEN_DOORS`] are open. At the end kills these processes, and waits
 /// for everything behind the doors.
-fn serve(visits: &OwnedFd, service: &dyn DoorService) {
+fn serve(visits: &OwnedFd, service: &dyn DoorService, kept: ProcessTable) {
     // Signals to the process group are for the command. The end of the launcher closes the
     // socket.
     if sys::hold_signals().is_err() || rustix::process::chdir(c"/").is_err() {
@@ -133,25 +162,34 @@ fn serve(visits: &OwnedFd, service: &dyn DoorService) {
     for follower in followers {
         let _ = kill_process(follower, Signal::KILL);
     }
-    wait_for_all();
+    wait_for_all(kept);
 }
 
-/// Waits until no process behind the doors is left, but not for a sandbox whose processes
-/// live on.
-fn wait_for_all() {
+/// Waits until no process behind the doors is left, but not for rooms that outlive their
+/// commands.
+fn wait_for_all(kept: ProcessTable) {
     let deadline = Instant::now() + MAX_END_TIME;
     loop {
         match wait(WaitOptions::NOHANG) {
             Ok(Some(_)) | Err(Errno::INTR) => {}
             Ok(None) => {
                 let left = deadline.saturating_duration_since(Instant::now());
-                if left.is_zero() || sys::next_signal(Some(left)).is_err() {
+                let goes_on = |pid: &i32| kept.iter().any(|it| it.load(Ordering::Acquire) == *pid);
+                let is_over = own_children().iter().all(goes_on);
+                if is_over || left.is_zero() || sys::next_signal(Some(left)).is_err() {
                     return;
                 }
             }
             Err(_) => return,
         }
     }
+}
+
+fn own_children() -> Vec<i32> {
+    let own = sys::own_pid();
+    let list = std::fs::read_to_string(format!("/proc/self/task/{own}/children"));
+    let list = list.unwrap_or_default();
+    list.split_whitespace().filter_map(|pid| pid.parse().ok()).collect()
 }
 
 /// Forgets followers that have ended.

@@ -4,4 +4,4 @@ mod broker;
 mod follow;
 mod visitor;
 
-pub(crate) use broker::{DoorBroker, DoorLine, start_broker};
+pub(crate) use broker::{DoorBroker, DoorLine, keep_processes, start_broker};

@@ -5,6 +5,7 @@ use std::cell::Cell;
 use std::io::Read;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use rustix::fs::{AtFlags, Mode, OFlags, openat, statat};
 use rustix::io::Errno;
@@ -115,12 +116,12 @@ impl<'a> CallingProcess<'a> {
             || self.started_by_launcher(process)
     }
 
-    /// True if a process descends from the launcher. An orphan does too: it becomes a child
-    /// of the launcher's keeper.
+    /// True if a process descends from the launcher, or from the guard if the launcher has
+    /// ended. An orphan does too: it becomes a child of the guard.
     fn started_by_launcher(&self, mut process: i32) -> bool {
         for _ in 0..MAX_GENERATIONS {
             let Some(parent) = self.parent_of(process) else { return false };
-            if parent == sys::own_pid() {
+            if parent == self.shared.ancestor.load(Ordering::Relaxed) {
                 return true;
             }
             process = parent;

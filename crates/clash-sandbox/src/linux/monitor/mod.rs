@@ -44,12 +44,14 @@ mod moving;
 mod names;
 mod open;
 mod open_ground;
+mod outer;
 mod place;
 mod quota;
 mod rename;
 mod sockets;
 mod turn;
 
+use std::collections::BTreeMap;
 use std::os::fd::AsRawFd;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
@@ -65,6 +67,7 @@ use rustix::thread::{CpuSet, gettid, sched_getcpu, sched_setaffinity};
 use super::caps;
 use super::doors::DoorLine;
 use super::landlock::{self, LandlockRuleset};
+use super::supervise::KeeperPost;
 use super::sys::{self, SeccompNotice, SocketDiagnosis};
 use crate::plan::sight::{TreeVisibility, VisiblePaths};
 use crate::plan::{ProcView, WatchPlan};
@@ -72,6 +75,9 @@ use act::{MonitorJob, MonitorWorker};
 use caller::CallingProcess;
 pub(crate) use drafts::ScriptDrafts;
 use known::KnownCallers;
+use open::WaitingOpen;
+use outer::InnerThread;
+pub(crate) use outer::OuterThread;
 use turn::RoomLock;
 
 const HOLD: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
@@ -98,6 +104,10 @@ struct MonitorState {
     unfinished: AtomicUsize,
     /// The CPU of the inner thread; -1 before it has one.
     inner_cpu: AtomicI32,
+    /// The process from which all processes of the sandbox descend.
+    ancestor: AtomicI32,
+    /// The opens that may block and are not answered yet, by the number of their call.
+    waiting: Mutex<BTreeMap<u64, Arc<WaitingOpen>>>,
 }
 
 impl MonitorState {
@@ -145,15 +155,15 @@ impl CallMonitor {
     /// Starts the outer thread, which waits for the listener. Call this in the room's other
     /// namespaces, with all signals blocked, and before `unshare(CLONE_NEWPID)`. After that
     /// the kernel lets the launcher start no more threads.
-    pub(crate) fn wait(self) -> std::io::Result<WaitingMonitor> {
+    pub(crate) fn wait(self, keeper: Option<KeeperPost>) -> std::io::Result<WaitingMonitor> {
         let (inputs, given) = channel();
         let drafts = self.drafts.clone();
-        thread().spawn(move || self.receive(&given))?;
+        thread().spawn(move || self.receive(&given, keeper))?;
         Ok(WaitingMonitor { inputs, drafts })
     }
 
     /// The outer thread. If it ends, the listener closes and every watched call fails.
-    fn receive(self, given: &Receiver<MonitorInputs>) {
+    fn receive(self, given: &Receiver<MonitorInputs>, keeper: Option<KeeperPost>) {
         let Self { processes, ruleset, mut watch, turns, root, doors, drafts } = self;
         let (reads, of, sight) = (watch.reads, watch.processes, watch.sight.take());
         let Ok(held) = openat(&processes, "self/fd", HOLD, Mode::empty()) else { return };
@@ -177,39 +187,13 @@ impl CallMonitor {
             known: KnownCallers::default(),
             unfinished: AtomicUsize::new(0),
             inner_cpu: AtomicI32::new(-1),
+            ancestor: AtomicI32::new(sys::own_pid()),
+            waiting: Mutex::default(),
         });
-        // Many commands change nothing, so the inner thread starts with the first call.
-        let (jobs, received) = channel();
         let worker = MonitorWorker::new(shared.clone(), watch, turns, drafts);
         let worker = Arc::new(Mutex::new(worker));
-        let mut inner = Some((worker.clone(), ruleset, received));
-        loop {
-            match sys::next_notice(&shared.listener) {
-                Ok(notice) => {
-                    if let Some((worker, ruleset, received)) = inner.take() {
-                        let shared = shared.clone();
-                        let started = thread()
-                            .spawn(move || work(&shared, &worker, &ruleset, root, &received));
-                        if started.is_err() {
-                            return;
-                        }
-                    }
-                    hand_on(&shared, &notice, &worker, &jobs);
-                }
-                // The caller was killed meanwhile, or no process is left. In the second
-                // case the thread sleeps until its process exits. Closing descriptors first
-                // would only delay the exit.
-                Err(Errno::NOENT) => {
-                    if is_over(&shared.listener) {
-                        loop {
-                            std::thread::park();
-                        }
-                    }
-                }
-                Err(Errno::INTR) => {}
-                Err(_) => return,
-            }
-        }
+        let inner = InnerThread::Idle;
+        OuterThread { shared, ruleset, root, worker, inner }.serve(keeper.as_ref());
     }
 }
 
@@ -369,6 +353,7 @@ fn work(
     let lock = || worker.lock().unwrap_or_else(PoisonError::into_inner);
     if confined {
         lock().sweep_copies();
+        lock().resume_waiting();
     }
     for job in jobs {
         if confined {

@@ -1,8 +1,9 @@
 //! Opens files for the caller.
 
+use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard, PoisonError};
 
 use clash_policy::FileCaps;
 use rustix::fs::{FileType, Mode, OFlags, Stat, fcntl_setfl, fstat, openat};
@@ -27,6 +28,19 @@ const MAX_WAITING_OPENS: usize = 200;
 /// Attempts to make or open a name that other processes keep making and removing.
 const MAX_OPEN_TRIES: u32 = 16;
 
+/// An open that may block, and the file that it is about.
+#[derive(Debug)]
+pub(super) struct WaitingOpen {
+    object: OwnedFd,
+    request: OpenRequest,
+}
+
+impl MonitorState {
+    pub(super) fn waiting_opens(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<WaitingOpen>>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 impl MonitorWorker {
     /// Opens a file for the command and answers the call. An open that may block waits in a
     /// thread of its own.
@@ -43,21 +57,43 @@ impl MonitorWorker {
             Ok(OpenState::Done(file)) => give(&self.shared, id, file, &request),
             Ok(OpenState::Device(file)) => give_at_once(&self.shared, id, &file, &request),
             Ok(OpenState::MayBlock(object)) => {
-                // Each waiting thread holds a reference to the shared state.
-                if Arc::strong_count(&self.shared) > MAX_WAITING_OPENS {
+                let waiting = Arc::new(WaitingOpen { object, request });
+                let mut all = self.shared.waiting_opens();
+                if all.len() >= MAX_WAITING_OPENS {
                     return self.shared.refuse(id, Errno::AGAIN);
                 }
-                let shared = self.shared.clone();
-                let waiter = std::thread::Builder::new().stack_size(64 * 1024);
-                let waiting = waiter.spawn(move || match reopen(&shared, &object, &request) {
-                    Ok(file) => give(&shared, id, file, &request),
-                    Err(error) => shared.refuse(id, error),
-                });
-                if waiting.is_err() {
-                    self.shared.refuse(id, Errno::AGAIN);
-                }
+                all.insert(id, waiting.clone());
+                drop(all);
+                self.wait_for(id, waiting);
             }
             Err(error) => self.refuse(id, error),
+        }
+    }
+
+    /// Waits for an open in a thread of its own, and answers the call.
+    fn wait_for(&self, id: u64, waiting: Arc<WaitingOpen>) {
+        let shared = self.shared.clone();
+        let waiter = std::thread::Builder::new().stack_size(64 * 1024);
+        let started = waiter.spawn(move || {
+            let WaitingOpen { object, request } = &*waiting;
+            match reopen(&shared, object, request) {
+                Ok(file) => give(&shared, id, file, request),
+                Err(error) => shared.refuse(id, error),
+            }
+            shared.waiting_opens().remove(&id);
+        });
+        if started.is_err() {
+            self.shared.waiting_opens().remove(&id);
+            self.shared.refuse(id, Errno::AGAIN);
+        }
+    }
+
+    /// Waits again for the opens of a launcher that has ended. Its threads ended with it.
+    pub(super) fn resume_waiting(&self) {
+        let all: Vec<_> =
+            self.shared.waiting_opens().iter().map(|(id, open)| (*id, open.clone())).collect();
+        for (id, waiting) in all {
+            self.wait_for(id, waiting);
         }
     }
 
@@ -233,6 +269,7 @@ enum OpenState {
 }
 
 /// The arguments of an open.
+#[derive(Debug)]
 pub(super) struct OpenRequest {
     pub(super) flags: i32,
     pub(super) mode: u32,

@@ -13,7 +13,7 @@
 //! remaining processes.
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -40,6 +40,9 @@ struct GuardBoard {
     event: AtomicI32,
     /// The launcher asks the guard to end all processes.
     over: AtomicBool,
+    /// The number of a pipe that a keeper holds; -1 without a keeper. When the launcher has
+    /// ended, the guard waits for the end of this pipe.
+    leash: AtomicI32,
 }
 
 /// An event in the life of the command.
@@ -101,6 +104,7 @@ impl GuardHandle {
             guard: AtomicI32::new(0),
             event: AtomicI32::new(NO_EVENT),
             over: AtomicBool::new(false),
+            leash: AtomicI32::new(-1),
         };
         Ok(Self { board: Box::leak(Box::new(board)) })
     }
@@ -122,6 +126,22 @@ impl GuardHandle {
         // The guard may have stored an event before it ended.
         let last = CommandEvent::decode(self.board.event.swap(NO_EVENT, Ordering::AcqRel));
         last.or(Some(CommandEvent::Died(libc::SIGKILL)))
+    }
+
+    /// True if the command, which has ended, has left processes.
+    pub(crate) fn has_children(self) -> bool {
+        let Some(guard) = self.guard() else { return false };
+        let guard = guard.as_raw_nonzero();
+        let list = std::fs::read_to_string(format!("/proc/{guard}/task/{guard}/children"));
+        list.is_ok_and(|list| !list.trim().is_empty())
+    }
+
+    /// Lets the guard wait for the end of this pipe when the launcher has ended. Returns the
+    /// guard. The guard has the launcher's descriptors, so the number of the pipe is enough.
+    pub(crate) fn change_master(self, leash: OwnedFd) -> io::Result<Pid> {
+        let guard = self.guard().filter(|_| !self.is_gone()).ok_or(Errno::SRCH)?;
+        self.board.leash.store(leash.into_raw_fd(), Ordering::Release);
+        Ok(guard)
     }
 
     fn guard(self) -> Option<Pid> {
@@ -180,11 +200,34 @@ fn watch(board: &GuardBoard, command: libc::pid_t) {
                 let _ = kill_process(board.launcher, Signal::CHILD);
             }
         }
-        if board.is_alone() || board.over.load(Ordering::Acquire) {
+        let leash = board.leash.load(Ordering::Acquire);
+        if board.over.load(Ordering::Acquire) || board.is_alone() && leash < 0 {
             return end_children();
+        }
+        if board.is_alone() {
+            return watch_for_keeper(board, leash);
         }
         let ends = [&board.signals, &board.alive];
         let _ = poll(&mut ends.map(|end| PollFd::new(end, PollFlags::IN)), None);
+    }
+}
+
+/// Waits until no process is left, or until the keeper has ended. The launcher has ended, so
+/// the descriptors belong to the guard alone.
+fn watch_for_keeper(board: &GuardBoard, leash: RawFd) {
+    sys::close_all_but_these(&mut [leash, board.signals.as_raw_fd()]);
+    loop {
+        while let Ok(Some(_)) = sys::held_signal(&board.signals) {}
+        loop {
+            match wait(WaitOptions::NOHANG) {
+                Ok(Some(_)) | Err(Errno::INTR) => {}
+                Ok(None) => break,
+                Err(_) => return,
+            }
+        }
+        if sys::ends_or_signals(leash, &board.signals) {
+            return end_children();
+        }
     }
 }
 

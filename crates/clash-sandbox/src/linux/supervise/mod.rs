@@ -9,16 +9,18 @@
 //! Signals of the terminal or the kernel to the group have already arrived. `SIGSTOP`
 //! cannot be blocked, so stopping the launcher that way leaves the command running.
 //!
-//! When the command ends, every other process in the room ends. Process 1 waits for a pipe
-//! that only the launcher holds, and when process 1 ends, the kernel kills the processes of
-//! its namespace. The same happens when the launcher is killed. If the policy says that
-//! processes live on, the launcher tells process 1 before it exits, and process 1 stays
-//! until it is alone.
+//! Process 1 waits for a pipe that only the launcher holds, and when process 1 ends, the
+//! kernel kills the processes of its namespace. So the room ends when the launcher is killed.
+//! When the command ends and other processes are left, the launcher leaves the room to a
+//! keeper ([`keeper`]), which then holds the pipe. If the policy says that the room ends with
+//! its command, or without a ledger of rooms, every other process ends with the command.
 //!
 //! Without a room, the guard process is the command's parent ([`guard`]). It reports the
 //! events of the command.
 
 mod guard;
+mod keeper;
+mod processes;
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -41,9 +43,7 @@ use super::sys;
 use crate::launch::error::LaunchError;
 use crate::witness::{self, ObservedEnd};
 use guard::{CommandEvent, GuardHandle};
-
-/// The message to process 1 that the room outlives the launcher.
-const RELEASED: &[u8] = b"1";
+pub(crate) use keeper::{KeeperLine, KeeperPost, KeeperStart};
 
 /// Ends all processes that the command leaves behind.
 #[derive(Debug)]
@@ -120,7 +120,7 @@ impl RoomKeeper {
             sys::kill(child, libc::SIGKILL);
             while matches!(waitpid(Pid::from_raw(child), WaitOptions::empty()), Err(Errno::INTR)) {}
         }
-        self.end(false);
+        self.end();
     }
 
     /// Reads the events of the command. Stops the launcher when the command stops.
@@ -138,11 +138,31 @@ impl RoomKeeper {
         }
     }
 
+    /// Leaves the room to a keeper if processes are left in it, or ends the room. The keeper
+    /// does not get the descriptors of the launcher's caller, among them those `given` to a
+    /// command behind a door.
+    fn end_or_leave(
+        mut self,
+        line: Option<&KeeperLine>,
+        deadline: Option<Instant>,
+        inherited: &InheritedStdio,
+        given: &[RawFd],
+    ) {
+        let Some(line) = line else { return self.end() };
+        let outputs = self.outputs.take();
+        let held = outputs.iter().flat_map(OutputCopier::descriptors);
+        let closed = held.chain(inherited.descriptors()).chain(given.iter().copied()).collect();
+        if let Err(mut keeper) = self.leave(line, deadline, closed) {
+            keeper.outputs = outputs;
+            keeper.end();
+        }
+    }
+
     /// Ends the room. Process 1 ends, the kernel kills the processes of its namespace, and
     /// all are gone when this returns. If process 1 is alone, there is nothing to wait for.
     /// It then ends after the launcher, and takes the room down while the caller already
     /// continues.
-    fn end(&mut self, lives_on: bool) {
+    fn end(&mut self) {
         // Dropped last.
         let outputs = self.outputs.take();
         if let Some(ports) = &mut self.ports {
@@ -151,12 +171,7 @@ impl RoomKeeper {
         match &mut self.kind {
             KeeperKind::First { .. } if alone() => {}
             KeeperKind::First { pid, alive } => {
-                if let Some(alive) = alive.take()
-                    && lives_on
-                    && rustix::io::write(alive, RELEASED) == Ok(RELEASED.len())
-                {
-                    return;
-                }
+                *alive = None;
                 if let Some(pid) = pid {
                     sys::kill(pid.as_raw_nonzero().get(), libc::SIGKILL);
                 }
@@ -237,14 +252,10 @@ fn keep(launcher: &RawFd) {
     // Closes everything except the pipe. The caller of the launcher may wait for the end of
     // its output, so this process must not hold it.
     sys::close_all_but(*launcher);
-    if sys::was_released(*launcher) {
-        // With SIGCHLD ignored, this waits for all children.
-        while let Ok(_) | Err(Errno::INTR) = wait(WaitOptions::empty()) {}
-    } else {
-        // Ending a room keeps a CPU busy as long as building it. The kernel often wakes the
-        // caller of the launcher on the same CPU, so process 1 lets it run first.
-        let _ = rustix::thread::nanosleep(&END_DELAY);
-    }
+    sys::was_released(*launcher);
+    // Ending a room keeps a CPU busy as long as building it. The kernel often wakes the
+    // caller of the launcher on the same CPU, so process 1 lets it run first.
+    let _ = rustix::thread::nanosleep(&END_DELAY);
 }
 
 const END_DELAY: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000 };
@@ -256,7 +267,8 @@ pub(crate) fn attend(
     mut keeper: RoomKeeper,
     inherited: &InheritedStdio,
     child: libc::pid_t,
-    lives_on: bool,
+    line: Option<&KeeperLine>,
+    given: &[RawFd],
     wall: Option<u64>,
     drafts: Option<&ScriptDrafts>,
 ) -> LaunchError {
@@ -273,7 +285,7 @@ pub(crate) fn attend(
     loop {
         if let Some(end) = keeper.look_after(child) {
             witness::ended(end.observed());
-            keeper.end(lives_on);
+            keeper.end_or_leave(line, deadline, inherited, given);
             inherited.put_back();
             if matches!(end, CommandEnd::Exit(0))
                 && let Some(path) = drafts.and_then(ScriptDrafts::unseen)

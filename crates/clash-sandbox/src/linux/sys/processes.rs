@@ -282,3 +282,57 @@ pub(crate) fn was_released(fd: RawFd) -> bool {
         }
     }
 }
+
+/// The number that a process of another process namespace has in that of the caller
+/// (Linux 6.11).
+pub(crate) fn number_of_process(
+    namespace: BorrowedFd<'_>,
+    inside: libc::pid_t,
+) -> Option<libc::pid_t> {
+    const NS_GET_PID_FROM_PIDNS: u64 = 0x8004_b706;
+    // SAFETY: the argument is an integer, not a pointer.
+    let pid = unsafe { libc::ioctl(namespace.as_raw_fd(), NS_GET_PID_FROM_PIDNS as _, inside) };
+    (pid > 0).then_some(pid)
+}
+
+/// Puts a descriptor in the place of an open one.
+pub(crate) fn replace_descriptor(old: BorrowedFd<'_>, new: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: takes integers. The owner of `old` keeps a valid descriptor.
+    let made = unsafe { libc::dup3(new.as_raw_fd(), old.as_raw_fd(), libc::O_CLOEXEC) };
+    check(c_long::from(made)).map(drop)
+}
+
+/// Closes descriptors that values of lost threads own. Only for a new process that has no
+/// other thread and uses none of those values.
+pub(crate) fn close_descriptors(numbers: &[RawFd]) {
+    for number in numbers {
+        // SAFETY: takes an integer; no value that this process uses owns it.
+        unsafe { libc::close(*number) };
+    }
+}
+
+/// Numbers in memory that this process shares with the processes that it forks.
+pub(crate) fn shared_numbers() -> io::Result<&'static [std::sync::atomic::AtomicI32; 1024]> {
+    let (rights, flags) =
+        (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_ANONYMOUS);
+    // SAFETY: a new mapping of one page, zeroed by the kernel and never unmapped.
+    let page = unsafe { libc::mmap(ptr::null_mut(), 4096, rights, flags, -1, 0) };
+    if page == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the page holds 1024 aligned numbers, and all processes use them as atomics.
+    Ok(unsafe { &*page.cast() })
+}
+
+/// Waits until the other end of a pipe is closed, or a signal arrives. True if the pipe has
+/// ended.
+pub(crate) fn ends_or_signals(pipe: RawFd, signals: &std::os::fd::OwnedFd) -> bool {
+    use rustix::event::{PollFd, PollFlags, poll};
+    // SAFETY: the descriptor stays open for the whole call, since this process does nothing
+    // else.
+    let pipe = unsafe { BorrowedFd::borrow_raw(pipe) };
+    let mut ends = [PollFd::new(&pipe, PollFlags::IN), PollFd::new(signals, PollFlags::IN)];
+    let _ = poll(&mut ends, None);
+    let [pipe, _] = ends.map(|end| end.revents());
+    pipe.intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL)
+}

@@ -241,3 +241,36 @@ pub(crate) fn continue_after(time: Duration) -> io::Result<()> {
     }
     Ok(())
 }
+
+/// The signal that interrupts a waiting thread. Its default action is to be ignored.
+const WAKE_SIGNAL: c_int = libc::SIGURG;
+
+/// Lets [`interrupt_thread`] interrupt calls of this thread.
+pub(crate) fn accept_interrupts() -> io::Result<()> {
+    let mut only = MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: sigemptyset initialises the set before it is used.
+    check(c_long::from(unsafe {
+        libc::sigemptyset(only.as_mut_ptr());
+        libc::sigaddset(only.as_mut_ptr(), WAKE_SIGNAL);
+        libc::sigprocmask(libc::SIG_UNBLOCK, only.as_ptr(), ptr::null_mut())
+    }))
+    .map(drop)
+}
+
+/// Installs the handler for [`interrupt_thread`]. Call this when no command is started any
+/// more, because a command would inherit another disposition of the signal.
+pub(crate) fn handle_interrupts() -> io::Result<()> {
+    extern "C" fn nothing(_: c_int) {}
+    // SAFETY: all zeroes is a valid `sigaction`: no flags, so calls are not restarted.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    action.sa_sigaction = nothing as extern "C" fn(c_int) as libc::sighandler_t;
+    // SAFETY: the handler does nothing, and the structure lives until the call returns.
+    check(c_long::from(unsafe { libc::sigaction(WAKE_SIGNAL, &raw const action, ptr::null_mut()) }))
+        .map(drop)
+}
+
+/// Interrupts the present system call of a thread of this process.
+pub(crate) fn interrupt_thread(thread: libc::pid_t) {
+    // SAFETY: takes integers.
+    unsafe { libc::syscall(libc::SYS_tgkill, own_pid(), thread, WAKE_SIGNAL) };
+}

@@ -1,0 +1,140 @@
+//! The outer thread, and how it hands the calls of the room to a keeper.
+
+use std::os::fd::AsFd;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+
+use rustix::fs::{Mode, openat};
+use rustix::io::Errno;
+
+use super::act::{MonitorJob, MonitorWorker};
+use super::{HOLD, MonitorState, hand_on, is_over, thread, work};
+use crate::linux::landlock::LandlockRuleset;
+use crate::linux::supervise::{KeeperPost, KeeperStart};
+use crate::linux::sys::{self, ForkSide};
+
+/// The thread outside the command's Landlock domain.
+pub(crate) struct OuterThread {
+    pub(super) shared: Arc<MonitorState>,
+    pub(super) ruleset: LandlockRuleset,
+    pub(super) root: bool,
+    pub(super) worker: Arc<Mutex<MonitorWorker>>,
+    pub(super) inner: InnerThread,
+}
+
+/// The inner thread. Many commands change nothing, so it starts with the first call.
+pub(super) enum InnerThread {
+    Idle,
+    Running { jobs: Sender<MonitorJob>, thread: JoinHandle<()> },
+}
+
+impl OuterThread {
+    /// Answers calls until the room ends or a keeper answers them.
+    pub(super) fn serve(&mut self, keeper: Option<&KeeperPost>) {
+        if let Some(keeper) = keeper {
+            keeper.settle();
+        }
+        loop {
+            match sys::next_notice(&self.shared.listener) {
+                Ok(notice) => {
+                    self.start_inner();
+                    let InnerThread::Running { jobs, .. } = &self.inner else { return };
+                    hand_on(&self.shared, &notice, &self.worker, jobs);
+                }
+                // The caller was killed meanwhile, or no process is left. In the second
+                // case the thread sleeps until its process exits. Closing descriptors first
+                // would only delay the exit.
+                Err(Errno::NOENT) => {
+                    if is_over(&self.shared.listener) {
+                        self.sleep(keeper);
+                    }
+                }
+                Err(Errno::INTR) => {
+                    if let Some(start) = keeper.and_then(KeeperPost::next_request) {
+                        self.hand_over(start);
+                    }
+                }
+                Err(_) => return,
+            }
+        }
+    }
+
+    fn sleep(&mut self, keeper: Option<&KeeperPost>) -> ! {
+        while let Some(start) = keeper.and_then(KeeperPost::wait_for_request) {
+            self.hand_over(start);
+        }
+        loop {
+            std::thread::park();
+        }
+    }
+
+    /// Starts the inner thread if it does not run.
+    fn start_inner(&mut self) {
+        if matches!(self.inner, InnerThread::Running { .. }) {
+            return;
+        }
+        let (jobs, received) = channel();
+        let (shared, ruleset, root) = (self.shared.clone(), self.ruleset.clone(), self.root);
+        let worker = self.worker.clone();
+        let started = thread().spawn(move || work(&shared, &worker, &ruleset, root, &received));
+        if let Ok(thread) = started {
+            self.inner = InnerThread::Running { jobs, thread };
+        }
+    }
+
+    /// Lets the inner thread finish its calls and end.
+    fn pause(&mut self) {
+        if let InnerThread::Running { jobs, thread } =
+            std::mem::replace(&mut self.inner, InnerThread::Idle)
+        {
+            drop(jobs);
+            let _ = thread.join();
+        }
+    }
+
+    /// Forks the keeper. At this moment no call is half done: the inner thread has ended, and
+    /// further calls wait in the kernel. This thread forks because its children are in the
+    /// host's process namespace, unlike those of the launcher's main thread.
+    fn hand_over(&mut self, start: KeeperStart) {
+        self.pause();
+        let shared = self.shared.clone();
+        // No other thread holds the lock at the moment of the fork.
+        let waiting = shared.waiting_opens();
+        match sys::fork() {
+            Ok(ForkSide::Child) => {
+                drop(waiting);
+                start.become_keeper(Some(self))
+            }
+            Ok(ForkSide::Parent(keeper)) => {
+                start.report(keeper);
+                loop {
+                    std::thread::park();
+                }
+            }
+            Err(_) => start.refuse(),
+        }
+    }
+
+    /// Answers calls in a thread of the keeper. `ancestor` is the process from which the
+    /// processes of the sandbox descend.
+    pub(crate) fn resume(&mut self, ancestor: libc::pid_t) -> std::io::Result<()> {
+        let own = openat(&self.shared.processes, "self/fd", HOLD, Mode::empty())?;
+        sys::replace_descriptor(self.shared.held.as_fd(), own.as_fd())?;
+        self.shared.ancestor.store(ancestor, Ordering::Relaxed);
+        self.shared.inner.store(0, Ordering::Relaxed);
+        self.shared.inner_cpu.store(-1, Ordering::Relaxed);
+        let mut outer = Self {
+            shared: self.shared.clone(),
+            ruleset: self.ruleset.clone(),
+            root: self.root,
+            worker: self.worker.clone(),
+            inner: InnerThread::Idle,
+        };
+        if !outer.shared.waiting_opens().is_empty() {
+            outer.start_inner();
+        }
+        thread().spawn(move || outer.serve(None)).map(drop)
+    }
+}
