@@ -23,6 +23,9 @@ pub(crate) const DIR: &str = "approvals";
 /// the launcher does not accept it.
 const LIFETIME: Duration = Duration::from_secs(60 * 60);
 
+/// After this time no hook needs a slip any more.
+const FORGOTTEN_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
+
 /// The decision of a hook about one script, as JSON in a file of the session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ApprovalSlip {
@@ -185,6 +188,20 @@ fn is_name(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(|b| b.is_ascii_hexdigit())
 }
 
+/// Removes slips that no launcher took for a day, in all sessions. For example, an agent that
+/// was killed never runs the command that its hook allowed.
+pub(crate) fn sweep(sessions: &Path) {
+    for session in fs::read_dir(sessions).into_iter().flatten().flatten() {
+        for slip in fs::read_dir(session.path().join(DIR)).into_iter().flatten().flatten() {
+            let written = slip.metadata().and_then(|meta| meta.modified());
+            let age = written.map(|at| at.elapsed().unwrap_or_default());
+            if age.is_ok_and(|age| age > FORGOTTEN_AFTER) {
+                let _ = fs::remove_file(slip.path());
+            }
+        }
+    }
+}
+
 /// The paths of all slips of a session.
 fn slips(session: &Session) -> Result<Vec<PathBuf>, ApprovalError> {
     let dir = session.dir.join(DIR);
@@ -290,6 +307,20 @@ mod tests {
         assert!(!ApprovalSlip::remove_left(&session, "cd"));
         fs::remove_dir_all(dir.path().join(DIR)).unwrap();
         assert!(matches!(ApprovalSlip::discard_asked(&session), Err(ApprovalError::Io { .. })));
+    }
+
+    #[test]
+    fn the_sweep_removes_slips_of_another_day_only() {
+        let sessions = tempfile::tempdir().unwrap();
+        let dir = sessions.path().join("s");
+        fs::create_dir_all(dir.join(DIR)).unwrap();
+        let session = Session::imagined(&dir);
+        let (old, new) = (slip("a").leave(&session).unwrap(), slip("b").leave(&session).unwrap());
+        let file = fs::File::options().write(true).open(dir.join(DIR).join(&old)).unwrap();
+        file.set_modified(SystemTime::now() - FORGOTTEN_AFTER * 2).unwrap();
+        sweep(sessions.path());
+        assert!(!dir.join(DIR).join(old).exists());
+        assert!(dir.join(DIR).join(new).exists());
     }
 
     #[test]

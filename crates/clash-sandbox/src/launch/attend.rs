@@ -1,12 +1,11 @@
 //! Phase `attend`: gives the listener to the monitor, waits for the command and repeats its end.
 
 use std::ffi::c_long;
-use std::os::fd::RawFd;
 
 use super::LaunchError;
 use crate::linux::monitor::{MonitorInputs, WaitingMonitor};
 use crate::linux::stdio::InheritedStdio;
-use crate::linux::supervise::{self, KeeperLine, RoomKeeper};
+use crate::linux::supervise::{self, KeeperOffer, RoomKeeper};
 use crate::linux::sys::{self, SocketDiagnosis};
 use crate::plan::SandboxPlan;
 
@@ -18,8 +17,7 @@ pub(super) fn attend(
     command: libc::pid_t,
     monitor: Option<WaitingMonitor>,
     listener: c_long,
-    line: Option<&KeeperLine>,
-    given: &[RawFd],
+    heir: Option<KeeperOffer<'_>>,
 ) -> LaunchError {
     // The command may already run; its watched calls wait.
     let drafts = monitor.zip(sys::listener(listener)).map(|(monitor, listener)| {
@@ -29,5 +27,5 @@ pub(super) fn attend(
         monitor.start(MonitorInputs { listener, diagnosis })
     });
     let wall = plan.limits.wall_seconds;
-    supervise::attend(keeper, stdio, command, line, given, wall, drafts.as_ref())
+    supervise::attend(keeper, stdio, command, heir, wall, drafts.as_ref())
 }

@@ -12,7 +12,7 @@ use super::{
 use crate::linux::bpf::BpfInstruction;
 use crate::linux::landlock::{LandlockRuleset, PendingGrants};
 use crate::linux::stdio::StandardStreams;
-use crate::linux::supervise::KeeperLine;
+use crate::linux::supervise::{KeeperLine, KeeperOffer};
 use crate::linux::target::ExecTarget;
 use crate::plan::SandboxPlan;
 use crate::plan::room::{MountStep, RoomInterior, RoomPlan};
@@ -95,8 +95,9 @@ pub(super) fn run(
     drop(helper);
     let command = started?;
     let given = request.command.door.as_ref().map_or(&[][..], |door| &door.descriptors);
+    let heir = line.as_ref().map(|line| KeeperOffer { line, given });
     let (stdio, monitor) = (&isolated.stdio, isolated.monitor);
-    Err(attend::attend(plan, keeper, stdio, command, monitor, listener, line.as_ref(), given))
+    Err(attend::attend(plan, keeper, stdio, command, monitor, listener, heir))
 }
 
 impl<'a> ParentContext<'a> {

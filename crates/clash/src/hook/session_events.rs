@@ -7,7 +7,7 @@ use crate::approval::ApprovalSlip;
 use crate::policy::LoadedPolicy;
 use crate::session::sessions_dir;
 use crate::trace::{TraceEvent, TraceRecord, segments};
-use crate::{judged, rooms, tell, temporary, watch};
+use crate::{approval, judged, rooms, tell, temporary, watch};
 
 impl HookCall<'_> {
     /// Records the start of the session, removes old temporary directories, and answers with
@@ -24,6 +24,7 @@ impl HookCall<'_> {
         }
         watch::remember_states(self.dirs, self.session);
         temporary::sweep(self.dirs);
+        approval::sweep(&sessions_dir(self.dirs));
         segments::forget_old(&sessions_dir(self.dirs), &self.session.dir);
         Ok(match LoadedPolicy::load(self.dirs, &self.session.project, Some(&self.session.dir)) {
             Ok(policy) => {

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{Mode, openat};
 use rustix::io::Errno;
@@ -14,6 +15,11 @@ use super::{HOLD, MonitorState, hand_on, is_over, thread, work};
 use crate::linux::landlock::LandlockRuleset;
 use crate::linux::supervise::{KeeperPost, KeeperStart};
 use crate::linux::sys::{self, ForkSide};
+
+/// The time for calls that threads of their own carry out.
+const MAX_CONNECT_TIME: Duration = Duration::from_millis(200);
+/// The outer thread, the worker and the handover refer to the shared state.
+const OWN_REFERENCES: usize = 3;
 
 /// The thread outside the command's Landlock domain.
 pub(crate) struct OuterThread {
@@ -100,6 +106,13 @@ impl OuterThread {
     fn hand_over(&mut self, start: KeeperStart) {
         self.pause();
         let shared = self.shared.clone();
+        // A `connect` that a thread carries out is answered first. It takes long only if the
+        // server does not accept; such a call is then never answered.
+        let is_busy = || Arc::strong_count(&shared) > OWN_REFERENCES + shared.waiting_opens().len();
+        let end = Instant::now() + MAX_CONNECT_TIME;
+        while is_busy() && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(1));
+        }
         // No other thread holds the lock at the moment of the fork.
         let waiting = shared.waiting_opens();
         match sys::fork() {

@@ -53,6 +53,14 @@ pub(crate) struct KeeperLine {
     processes: OwnedFd,
 }
 
+/// A way for a room to outlive its command.
+#[derive(Clone, Copy)]
+pub(crate) struct KeeperOffer<'a> {
+    pub(crate) line: &'a KeeperLine,
+    /// The descriptors from 3 on that the caller of a door gave to the command.
+    pub(crate) given: &'a [RawFd],
+}
+
 /// The other end of a [`KeeperLine`].
 pub(crate) struct KeeperPost {
     requests: Receiver<KeeperStart>,
@@ -327,18 +335,15 @@ impl RoomKeeper {
         line: &KeeperLine,
         deadline: Option<Instant>,
         closed: Vec<RawFd>,
-    ) -> Result<(), Self> {
+    ) -> Result<(), Box<Self>> {
         if line.thread.load(Ordering::Acquire) == 0 || !self.has_left_processes() {
-            return Err(self);
+            return Err(Box::new(self));
         }
         let (answer, answered) = channel();
-        let (ready, called, start) = match self.prepare_start(line, deadline, closed, answer) {
-            Ok(prepared) => prepared,
-            Err(keeper) => return Err(*keeper),
-        };
+        let (ready, called, start) = self.prepare_start(line, deadline, closed, answer)?;
         let mut around = start.infrastructure();
         if let Err(unsent) = line.requests.send(start) {
-            return Err(unsent.0.keeper);
+            return Err(Box::new(unsent.0.keeper));
         }
         // Until the fork this thread only makes system calls. If it held the lock of the
         // allocator, the keeper could never allocate.
@@ -349,14 +354,14 @@ impl RoomKeeper {
         // ends with the launcher.
         let Ok((start, pid)) = answered.recv() else { return Ok(()) };
         let KeeperStart { ready: told, keeper, first_number: first, .. } = *start;
-        let Some(pid) = pid else { return Err(keeper) };
+        let Some(pid) = pid else { return Err(Box::new(keeper)) };
         drop(told);
         let mut byte = [0];
         let is_kept =
             is_readable(&ready, MAX_START_TIME) && rustix::io::read(&ready, &mut byte) == Ok(1);
         if !is_kept {
             sys::kill(pid, libc::SIGKILL);
-            return Err(keeper);
+            return Err(Box::new(keeper));
         }
         if let Some(ports) = &keeper.ports {
             ports.keep(first);

@@ -43,7 +43,7 @@ use super::sys;
 use crate::launch::error::LaunchError;
 use crate::witness::{self, ObservedEnd};
 use guard::{CommandEvent, GuardHandle};
-pub(crate) use keeper::{KeeperLine, KeeperPost, KeeperStart};
+pub(crate) use keeper::{KeeperLine, KeeperOffer, KeeperPost, KeeperStart};
 
 /// Ends all processes that the command leaves behind.
 #[derive(Debug)]
@@ -139,16 +139,14 @@ impl RoomKeeper {
     }
 
     /// Leaves the room to a keeper if processes are left in it, or ends the room. The keeper
-    /// does not get the descriptors of the launcher's caller, among them those `given` to a
-    /// command behind a door.
+    /// does not get the descriptors of the launcher's caller.
     fn end_or_leave(
         mut self,
-        line: Option<&KeeperLine>,
+        heir: Option<KeeperOffer<'_>>,
         deadline: Option<Instant>,
         inherited: &InheritedStdio,
-        given: &[RawFd],
     ) {
-        let Some(line) = line else { return self.end() };
+        let Some(KeeperOffer { line, given }) = heir else { return self.end() };
         let outputs = self.outputs.take();
         let held = outputs.iter().flat_map(OutputCopier::descriptors);
         let closed = held.chain(inherited.descriptors()).chain(given.iter().copied()).collect();
@@ -267,8 +265,7 @@ pub(crate) fn attend(
     mut keeper: RoomKeeper,
     inherited: &InheritedStdio,
     child: libc::pid_t,
-    line: Option<&KeeperLine>,
-    given: &[RawFd],
+    heir: Option<KeeperOffer<'_>>,
     wall: Option<u64>,
     drafts: Option<&ScriptDrafts>,
 ) -> LaunchError {
@@ -285,7 +282,7 @@ pub(crate) fn attend(
     loop {
         if let Some(end) = keeper.look_after(child) {
             witness::ended(end.observed());
-            keeper.end_or_leave(line, deadline, inherited, given);
+            keeper.end_or_leave(heir, deadline, inherited);
             inherited.put_back();
             if matches!(end, CommandEnd::Exit(0))
                 && let Some(path) = drafts.and_then(ScriptDrafts::unseen)
