@@ -608,8 +608,8 @@ when({"Bash": {"date": deny(reason = "no clock")}})
         assert!(granted.status.success(), "{typed}: {granted:?}");
         claude.run(&m, &[bash(&script)]).results[0].ran();
         let rows = m.clash(["log", "--json", "-n", "40"]).succeeds().stdout;
-        let last = rows.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-        let last = last.filter(|row| row["what"] == script.as_str()).next_back().unwrap();
+        let mut last = rows.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let last = last.rfind(|row| row["what"] == script.as_str()).unwrap();
         assert_eq!(last["status"], 0, "{last}");
     }
 }
