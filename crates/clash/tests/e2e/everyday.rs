@@ -1,10 +1,11 @@
 //! The commands of `tests/commands/everyday.tsv` under the policy of `clash init --quick`.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 
 use serde_json::Value;
 
-use crate::support::{Machine, Who, test_file};
+use crate::support::{Machine, Ran, Who, clash, test_file};
 
 /// The number of harmless commands that run without a question. It may only grow.
 const MIN_HARMLESS_ALLOWED: usize = 168;
@@ -29,6 +30,10 @@ fn effect(m: &Machine, script: &str) -> String {
     decision["effect"].as_str().unwrap().to_owned()
 }
 
+/// Package managers that the machine of the tests may lack. `clash init` writes rules for
+/// those that it finds on the search path.
+const PACKAGE_MANAGERS: &[&str] = &["pnpm", "yarn", "bun", "uv", "poetry"];
+
 /// A project of many toolchains, with the policy of `clash init --quick`.
 fn polyglot() -> Machine {
     let m = Machine::new(Who::Me);
@@ -44,7 +49,13 @@ fn polyglot() -> Machine {
     m.write("app/Makefile", "all:\n");
     m.write("app/.github/workflows/ci.yml", "on: push\n");
     m.write("app/.git/HEAD", "ref: refs/heads/main\n");
-    m.clash(["init", "--quick"]).succeeds();
+    for name in PACKAGE_MANAGERS {
+        let program = m.write(&format!("programs/{name}"), "#!/bin/sh\n");
+        fs::set_permissions(program, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let path = std::env::var("PATH").unwrap();
+    let path = format!("{}:{path}", m.home().join("programs").display());
+    Ran::of(m.command(clash()).env("PATH", path).args(["init", "--quick"])).succeeds();
     m
 }
 
