@@ -492,15 +492,16 @@ fn the_trace_tells_the_whole_story_of_a_command() {
     let events: Vec<&str> = trace.iter().map(|record| record["event"].as_str().unwrap()).collect();
     assert_eq!(
         events,
-        ["session_start", "decision", "launch", "exit", "decision", "session_end"],
+        ["session_start", "decision", "launch", "end", "exit", "decision", "session_end"],
         "{trace:#?}"
     );
-    let [_, allowed, launch, exit, denied, _] = trace.as_slice() else { unreachable!() };
+    let [_, allowed, launch, end, exit, denied, _] = trace.as_slice() else { unreachable!() };
     assert_eq!(
         (&allowed["effect"], &allowed["what"], &allowed["sandbox"]),
         (&json!("allow"), &json!("echo made > made.txt"), &json!("project"))
     );
     assert_eq!((&launch["sandbox"], &exit["ok"]), (&json!("project"), &json!(true)));
+    assert_eq!(end["status"], 0, "{end}");
     assert!(launch["what"].as_str().unwrap().contains("echo made > made.txt"), "{launch}");
     assert_eq!(allowed["call"], exit["call"]);
     assert_eq!((&denied["effect"], &denied["what"]), (&json!("deny"), &json!("rm made.txt")));
