@@ -50,7 +50,7 @@ fn polyglot() -> Machine {
     m.write("app/.github/workflows/ci.yml", "on: push\n");
     m.write("app/.git/HEAD", "ref: refs/heads/main\n");
     for name in PACKAGE_MANAGERS {
-        let program = m.write(&format!("programs/{name}"), "#!/bin/sh\n");
+        let program = m.write(format!("programs/{name}"), "#!/bin/sh\n");
         fs::set_permissions(program, fs::Permissions::from_mode(0o755)).unwrap();
     }
     let path = std::env::var("PATH").unwrap();
