@@ -9,6 +9,7 @@ pub(crate) mod flat_hooks;
 pub(crate) mod guard;
 pub(crate) mod hook_entries;
 pub(crate) mod json_edit;
+mod json_items;
 pub(crate) mod one_key;
 pub(crate) mod text_edit;
 pub(crate) mod toml_text;

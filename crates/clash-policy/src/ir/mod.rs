@@ -21,12 +21,13 @@
 
 mod blob;
 mod read;
+mod read_edge;
 mod write;
 
 pub use read::{
-    CheckedImage, EdgeMatcher, EdgeRef, GroupRef, IrImage, LayerRef, NodeRef, RuleRef, SandboxRef,
-    SourceFileRef,
+    CheckedImage, GroupRef, IrImage, LayerRef, NodeRef, RuleRef, SandboxRef, SourceFileRef,
 };
+pub use read_edge::{EdgeMatcher, EdgeRef};
 pub use write::encode;
 
 /// Raised with every change of the layout or of the meaning of a field.

@@ -1,20 +1,17 @@
 //! Lookups in a flat image without decoding it.
 
 use super::blob::BlobCodec;
-use super::write::{ANY, GLOB, HOST, LITERAL, PATH, REGEX, subject_code};
+use super::read_edge::EdgeRef;
 use super::{
     HEADER, IMAGE_VERSION, ImageSection, IrError, IrResult, MAGIC, SourceFile, SourceStamp,
     checksum,
 };
 use crate::effect::Effect;
-use crate::net::HostPattern;
-use crate::pattern::glob_matches;
-use crate::regex::{self, PolicyRegex};
 use crate::rule::{
-    KeyPattern, KeySubject, Layer, LayerGroup, LayerKind, LayerSettings, MatchBranch, MatchKey,
-    MatchNode, OnViolation, PolicyRule,
+    KeySubject, Layer, LayerGroup, LayerKind, LayerSettings, MatchBranch, MatchKey, MatchNode,
+    OnViolation, PolicyRule,
 };
-use crate::sandbox::{PathPattern, Sandbox};
+use crate::sandbox::Sandbox;
 use crate::span::PolicySpan;
 
 /// An opened image.
@@ -45,8 +42,8 @@ impl<B: AsRef<[u8]>> CheckedImage<B> {
 
 /// One fixed-size record.
 #[derive(Clone, Copy, Debug)]
-struct ImageRecord<'a> {
-    ir: IrImage<'a>,
+pub(super) struct ImageRecord<'a> {
+    pub(super) ir: IrImage<'a>,
     bytes: &'a [u8],
 }
 
@@ -103,7 +100,7 @@ impl<'a> IrImage<'a> {
         Ok(ImageRecord { ir: *self, bytes })
     }
 
-    fn blob(&self, at: u32, len: u32) -> IrResult<&'a [u8]> {
+    pub(super) fn blob(&self, at: u32, len: u32) -> IrResult<&'a [u8]> {
         let (start, _) = self.section_place(ImageSection::Strings)?;
         let from = start + at as usize;
         self.bytes.get(from..from + len as usize).ok_or(IrError::Damaged)
@@ -137,7 +134,7 @@ impl<'a> IrImage<'a> {
 
 impl<'a> ImageRecord<'a> {
     /// The number at an index of the record.
-    fn word(&self, index: usize) -> IrResult<u32> {
+    pub(super) fn word(&self, index: usize) -> IrResult<u32> {
         let bytes = self.bytes.get(index * 4..).and_then(|rest| rest.first_chunk::<4>());
         bytes.map(|b| u32::from_le_bytes(*b)).ok_or(IrError::Damaged)
     }
@@ -146,7 +143,7 @@ impl<'a> ImageRecord<'a> {
         Ok(u64::from(self.word(index)?) | u64::from(self.word(index + 1)?) << 32)
     }
 
-    fn text(&self, index: usize) -> IrResult<&'a str> {
+    pub(super) fn text(&self, index: usize) -> IrResult<&'a str> {
         self.ir.text(self.word(index)?, self.word(index + 1)?)
     }
 
@@ -322,7 +319,7 @@ const MAX_IMAGE_DEPTH: usize = 200;
 pub struct NodeRef<'a>(ImageRecord<'a>);
 
 impl<'a> NodeRef<'a> {
-    fn at(ir: IrImage<'a>, index: u32) -> IrResult<Self> {
+    pub(super) fn at(ir: IrImage<'a>, index: u32) -> IrResult<Self> {
         ir.record(ImageSection::Nodes, index).map(Self)
     }
 
@@ -453,100 +450,6 @@ impl<'a> NodeRef<'a> {
             }
         }
         if low < count { edge(low).map(Some) } else { Ok(None) }
-    }
-}
-
-/// One key of a node.
-#[derive(Clone, Copy, Debug)]
-pub struct EdgeRef<'a> {
-    record: ImageRecord<'a>,
-    pub subject: KeySubject,
-    pub matcher: EdgeMatcher,
-    pub text: &'a str,
-    extra: &'a [u8],
-    /// For literal keys: 0 for a single literal, 1 for an alternative of a tuple.
-    pub rank: u32,
-    /// The position of the key in the source. The alternatives of a tuple share it.
-    pub order: u32,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EdgeMatcher {
-    Literal,
-    Glob,
-    Regex,
-    Path,
-    Host,
-    Any,
-}
-
-impl<'a> EdgeRef<'a> {
-    fn from_record(record: ImageRecord<'a>) -> IrResult<Self> {
-        let code = record.word(0)?;
-        let subject = KeySubject::ALL.into_iter().find(|s| subject_code(*s) == code);
-        let matcher = match record.word(1)? {
-            LITERAL => EdgeMatcher::Literal,
-            GLOB => EdgeMatcher::Glob,
-            REGEX => EdgeMatcher::Regex,
-            PATH => EdgeMatcher::Path,
-            HOST => EdgeMatcher::Host,
-            ANY => EdgeMatcher::Any,
-            _ => return Err(IrError::Damaged),
-        };
-        Ok(Self {
-            record,
-            subject: subject.ok_or(IrError::Damaged)?,
-            matcher,
-            text: record.text(2)?,
-            extra: record.ir.blob(record.word(7)?, record.word(8)?)?,
-            rank: record.word(5)?,
-            order: record.word(6)?,
-        })
-    }
-
-    /// True if the key matches a whole text. Keys about paths and hosts match no text.
-    pub fn matches_text(&self, text: &str) -> IrResult<bool> {
-        match self.matcher {
-            EdgeMatcher::Literal => Ok(self.text == text),
-            EdgeMatcher::Glob => Ok(glob_matches(self.text, text)),
-            EdgeMatcher::Regex => regex::matches(self.extra, text).ok_or(IrError::Damaged),
-            EdgeMatcher::Any => Ok(true),
-            EdgeMatcher::Path | EdgeMatcher::Host => Ok(false),
-        }
-    }
-
-    /// The compiled form of a regular expression.
-    pub(crate) fn extra(&self) -> &'a [u8] {
-        self.extra
-    }
-
-    /// The pattern of a key about paths; an error for other keys.
-    pub fn path(&self) -> IrResult<PathPattern> {
-        PathPattern::from_blob(self.extra)
-    }
-
-    /// The pattern of a key about hosts; an error for other keys.
-    pub fn host(&self) -> IrResult<HostPattern> {
-        HostPattern::from_blob(self.extra)
-    }
-
-    pub fn pattern(&self) -> IrResult<KeyPattern> {
-        let text = || self.text.to_owned();
-        Ok(match self.matcher {
-            EdgeMatcher::Literal => KeyPattern::Literal(text()),
-            EdgeMatcher::Glob => KeyPattern::Glob(text()),
-            EdgeMatcher::Regex => {
-                KeyPattern::Regex(PolicyRegex { pattern: text(), automaton: self.extra.to_vec() })
-            }
-            EdgeMatcher::Path => KeyPattern::Path(self.path()?),
-            EdgeMatcher::Host => KeyPattern::Host(self.host()?),
-            EdgeMatcher::Any => KeyPattern::Any,
-        })
-    }
-
-    /// The node below the key.
-    pub fn node(&self) -> IrResult<NodeRef<'a>> {
-        NodeRef::at(self.record.ir, self.record.word(4)?)
     }
 }
 
