@@ -11,6 +11,7 @@ mod names;
 mod poll;
 mod proxy;
 mod slots;
+mod steps;
 
 use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
