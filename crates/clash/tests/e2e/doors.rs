@@ -1,5 +1,6 @@
 //! Commands of one script run in sandboxes of their own, at any depth.
 
+mod boundary;
 mod live_questions;
 mod places;
 mod ssh_key;

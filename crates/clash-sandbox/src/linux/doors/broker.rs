@@ -122,8 +122,17 @@ pub(crate) fn start_broker(service: &dyn DoorService) -> io::Result<(DoorLine, D
     }
 }
 
+/// The process that answers a visit.
+#[derive(Clone, Copy, Debug)]
+struct VisitFollower {
+    pid: Pid,
+    /// The process number of the visitor.
+    visitor: i32,
+}
+
 /// Receives visits until the launcher ends, and starts a process for each that answers it.
-/// Drops a visit if [`MAX_OPEN_DOORS`] are open. At the end kills these processes, and waits
+/// Drops a visit if [`MAX_OPEN_DOORS`] are open. A process has one visit at a time: a new one
+/// ends the earlier one, so that no process can fill the broker with visits. At the end kills these processes, and waits
 /// for everything behind the doors.
 fn serve(visits: &OwnedFd, service: &dyn DoorService, kept: ProcessTable) {
     // Signals to the process group are for the command. The end of the launcher closes the
@@ -139,16 +148,22 @@ fn serve(visits: &OwnedFd, service: &dyn DoorService, kept: ProcessTable) {
     }
     // The caller may wait for the end of its output, so this process must not hold it.
     sys::close_all_but(visits.as_raw_fd());
-    let mut followers: Vec<Pid> = Vec::new();
+    let mut followers: Vec<VisitFollower> = Vec::new();
     loop {
         let Some(visit) = next_visit(visits) else { break };
         reap(&mut followers);
+        for earlier in followers.iter().filter(|it| it.visitor == visit.pid) {
+            let _ = kill_process(earlier.pid, Signal::KILL);
+        }
         // The visitor sees that its socket closes, and ends.
         if followers.len() >= MAX_OPEN_DOORS {
             continue;
         }
         match sys::fork() {
-            Ok(ForkSide::Parent(pid)) => followers.extend(Pid::from_raw(pid)),
+            Ok(ForkSide::Parent(pid)) => {
+                let follower = |pid| VisitFollower { pid, visitor: visit.pid };
+                followers.extend(Pid::from_raw(pid).map(follower));
+            }
             Ok(ForkSide::Child) => {
                 if sys::die_with_parent().is_ok() {
                     service.open(visit);
@@ -160,7 +175,7 @@ fn serve(visits: &OwnedFd, service: &dyn DoorService, kept: ProcessTable) {
         }
     }
     for follower in followers {
-        let _ = kill_process(follower, Signal::KILL);
+        let _ = kill_process(follower.pid, Signal::KILL);
     }
     wait_for_all(kept);
 }
@@ -193,10 +208,10 @@ fn own_children() -> Vec<i32> {
 }
 
 /// Forgets followers that have ended.
-fn reap(followers: &mut Vec<Pid>) {
+fn reap(followers: &mut Vec<VisitFollower>) {
     loop {
         match wait(WaitOptions::NOHANG) {
-            Ok(Some((pid, _))) => followers.retain(|follower| *follower != pid),
+            Ok(Some((pid, _))) => followers.retain(|follower| follower.pid != pid),
             Err(Errno::INTR) => {}
             Ok(None) | Err(_) => return,
         }

@@ -12,7 +12,7 @@ use clash_door::{DoorRequest, MAX_DESCRIPTORS_PER_MESSAGE, MAX_MESSAGE_BYTES};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::Errno;
-use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, recvmsg};
 
 use super::super::sys;
 use crate::door::{DoorVisit, DoorVisitor, VisitorProcess};
@@ -22,6 +22,8 @@ const MAX_SILENCE: Timespec = Timespec { tv_sec: 10, tv_nsec: 0 };
 /// The kernel gives a process at most this much for its arguments and its environment.
 const MAX_ARGUMENT_BYTES: u64 = 8 * 1024 * 1024;
 const MAX_DESCRIPTORS: usize = 4096;
+/// The messages with descriptors, at most. A message may have none.
+const MAX_MESSAGES: usize = 2 * MAX_DESCRIPTORS / MAX_DESCRIPTORS_PER_MESSAGE;
 /// The chain of callers that is shown.
 const MAX_CALLERS: usize = 8;
 
@@ -77,10 +79,10 @@ impl DoorVisit {
 
     /// Receives all descriptors of the visitor, with their numbers there, and its blocked
     /// signals. Fails after [`MAX_SILENCE`] without a message, for a message that is not
-    /// understood, and for more than [`MAX_DESCRIPTORS`].
+    /// understood or too long, and for more than [`MAX_DESCRIPTORS`] or [`MAX_MESSAGES`].
     fn descriptors(&self) -> io::Result<(Vec<(RawFd, OwnedFd)>, u64)> {
         let mut all = Vec::new();
-        loop {
+        for _ in 0..MAX_MESSAGES {
             let mut ready = [PollFd::new(&self.socket, PollFlags::IN)];
             if poll(&mut ready, Some(&MAX_SILENCE))? == 0 {
                 return Err(io::ErrorKind::TimedOut.into());
@@ -90,11 +92,14 @@ impl DoorVisit {
             let mut space = vec![MaybeUninit::uninit(); space];
             let mut control = RecvAncillaryBuffer::new(&mut space);
             let parts = &mut [IoSliceMut::new(&mut bytes)];
-            let length = match recvmsg(&self.socket, parts, &mut control, RecvFlags::CMSG_CLOEXEC) {
-                Ok(received) => received.bytes,
+            let received = match recvmsg(&self.socket, parts, &mut control, RecvFlags::CMSG_CLOEXEC)
+            {
+                Ok(received) => received,
                 Err(Errno::INTR) => continue,
                 Err(error) => return Err(error.into()),
             };
+            let length = received.bytes;
+            let is_cut = received.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC);
             let message = bytes.get(..length).and_then(DoorRequest::decode);
             let Some(DoorRequest::Descriptors { numbers, blocked_signals, is_last }) = message
             else {
@@ -105,7 +110,8 @@ impl DoorVisit {
                 _ => None,
             });
             let given: Vec<OwnedFd> = given.flatten().collect();
-            let counts = given.len() == numbers.len()
+            let counts = !is_cut
+                && given.len() == numbers.len()
                 && all.len() + given.len() <= MAX_DESCRIPTORS
                 && numbers.iter().all(|number| *number >= 0);
             if !counts {
@@ -116,6 +122,7 @@ impl DoorVisit {
                 return Ok((all, blocked_signals));
             }
         }
+        Err(unreadable())
     }
 }
 
