@@ -149,6 +149,7 @@ fn everyday_of(it: &Everyday, who: Who, search: &str, nightly: bool) {
     m.write(".cargo/credentials.toml", SECRET);
     m.write(".m2/settings.xml", &format!("<settings><!-- {SECRET} --></settings>"));
     m.write("other/file", SECRET);
+    m.write(".config/pypoetry/auth.toml", SECRET);
     if it.toolchain == "git" {
         Ran::of(m.command("git").args(["init", "-q"])).succeeds();
     }
@@ -209,7 +210,7 @@ fn everyday_of(it: &Everyday, who: Who, search: &str, nightly: bool) {
         }
     }
     for sandbox in it.sandboxes {
-        let reach = "cat ~/.ssh/id_ed25519 ~/.npmrc ~/.cargo/credentials.toml ~/.m2/settings.xml ~/other/file; ls ~/other";
+        let reach = "cat ~/.ssh/id_ed25519 ~/.npmrc ~/.cargo/credentials.toml ~/.m2/settings.xml ~/.config/pypoetry/auth.toml ~/other/file; ls ~/other";
         let ran = run(&["sandbox", "exec", sandbox, "--", "sh", "-c", reach]);
         assert!(!ran.stdout.contains(SECRET) && !ran.stdout.contains("file"), "{sandbox}: {ran:?}");
         for outside in ["~/other/new", "~/.bashrc", "~/.cargo/bin/x", "~/.config/clash/policy.star"]
