@@ -176,18 +176,22 @@ fn many_launches_at_once_leave_nothing_behind() {
         std::env::var("CLASH_TEST_LAUNCHES").map_or(256, |number| number.parse().unwrap());
     each_way(|world| {
         let word = format!("many-{}", world.path("x").display());
+        let launch = |launches: usize| {
+            for _ in 0..launches.div_ceil(AT_ONCE) {
+                let start = |_| world.command(&["sh", "-c", "exit 3", &word]).spawn().unwrap();
+                let batch: Vec<Child> = (0..AT_ONCE).map(start).collect();
+                for mut launcher in batch {
+                    assert_eq!(launcher.wait().unwrap().code(), Some(3));
+                }
+            }
+        };
+        // The kernel counts free objects on a processor's own list as used. Fill these lists.
+        launch(launches / 4);
         let before = piles(&world);
         if before.len() < 8 {
             eprintln!("SKIPPED (not root): how many namespaces the kernel keeps");
         }
-        let script = "exit 3";
-        for _ in 0..launches.div_ceil(AT_ONCE) {
-            let start = |_| world.command(&["sh", "-c", script, &word]).spawn().unwrap();
-            let batch: Vec<Child> = (0..AT_ONCE).map(start).collect();
-            for mut launcher in batch {
-                assert_eq!(launcher.wait().unwrap().code(), Some(3));
-            }
-        }
+        launch(launches);
         eventually("every process is gone", || processes(&word).is_empty());
         // Other processes make namespaces meanwhile, and the kernel frees them late. But a
         // leak would leave one object per launch, and about twenty mounts per launch.
@@ -195,7 +199,7 @@ fn many_launches_at_once_leave_nothing_behind() {
         loop {
             let now = piles(&world);
             let most =
-                |what: &str| launches * if what.starts_with("mnt_cache") { 10 } else { 1 } / 2;
+                |what: &str| launches * if what.starts_with("mnt_cache") { 10 } else { 1 } * 3 / 4;
             let grew = |(what, count): &(&String, &usize)| now[*what] > **count + most(what);
             let Some(left) = before.iter().find(grew) else { break };
             assert!(patience.elapsed() < Duration::from_secs(60), "{left:?} became {now:?}");
@@ -314,7 +318,11 @@ fn detached_processes_live_on_and_stay_confined() {
             let world = World::beside(&world).option(&before).option(&["--lifetime", lifetime]);
             let output = world.run(&["sh", "-c", &script, word]);
             assert_eq!(output.status.code(), Some(4), "{}", text(&output));
-            assert_eq!(processes(word).is_empty(), lifetime == "action");
+            // A process that is just being replaced by another program shows no words.
+            match lifetime {
+                "action" => assert_eq!(processes(word), Vec::<String>::new()),
+                _ => eventually("it lives on", || !processes(word).is_empty()),
+            }
         }
         fs::write(world.project().join("stop"), "").unwrap();
         eventually("the room is gone", || processes(&word).is_empty());
