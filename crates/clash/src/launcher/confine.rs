@@ -21,8 +21,9 @@ use clash_sandbox::room_ledger::RoomLedger;
 use clash_sandbox::witness;
 
 use super::context::LaunchContext;
-use super::door::{self, DoorPlace, NamedCommands, RoomDoors, real_file};
+use super::door::{self, DoorPlace, RoomDoors, real_file};
 use super::gate::GateLedger;
+use super::named_commands::NamedCommands;
 use super::{LauncherError, Never, RequestedCommand};
 use crate::decision::{DecisionError, readable_in_a_room};
 use crate::doors::{self, DoorSet};

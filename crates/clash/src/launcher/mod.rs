@@ -24,6 +24,7 @@ mod door;
 mod entries;
 mod error;
 pub(crate) mod gate;
+mod named_commands;
 mod script_name;
 mod settings_check;
 mod shell_string;
@@ -46,7 +47,7 @@ use clash_sandbox::plan::PathGrant;
 use crate::approval::ApprovalSlip;
 use clash_agents::Agent;
 use context::LaunchContext;
-use door::NamedCommands;
+use named_commands::NamedCommands;
 
 /// A launch that succeeds does not return: the process has become the command.
 type Never = std::convert::Infallible;

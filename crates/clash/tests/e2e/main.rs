@@ -10,6 +10,7 @@
 mod abilities;
 mod agents;
 mod caches;
+mod claude_blocks;
 mod claude_client;
 mod client;
 mod client_settings;

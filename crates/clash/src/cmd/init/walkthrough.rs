@@ -4,7 +4,8 @@
 use std::io;
 
 use super::posture::Posture;
-use super::{InitProject, PolicyProposal, WantedPolicy, agents, print_changes, unknown_ecosystem};
+use super::preview::print_changes;
+use super::{InitProject, PolicyProposal, WantedPolicy, agents, unknown_ecosystem};
 use crate::ecosystems::{self, DetectedToolchain};
 use crate::ui::{CommandOutput, Failure, TextTone, prompt};
 
