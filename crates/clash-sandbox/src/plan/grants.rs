@@ -8,6 +8,7 @@ use clash_policy::path::{LinkResolver, is_below};
 use clash_policy::{Effect, FileCaps, PathPattern};
 
 use super::rules::{FoundPath, ResolvedRule, resolve_path};
+use super::view::LINKS;
 use super::{GrantReason, PathGrant, PlanError, PlanRequest, overlap};
 use crate::baseline;
 use crate::disk::Disk;
@@ -208,8 +209,7 @@ pub(super) fn remaining_baseline(
     let mut left = Vec::with_capacity(baseline::BASELINE_ENTRIES.len());
     let taken = rules.iter().any(|r| r.rule.effect != Effect::Allow);
     for (entry, real) in disk.baseline() {
-        // On most systems /bin and similar are links into /usr, which is granted.
-        if is_below(real, Path::new("/usr")) && MERGED.contains(&entry.path) {
+        if is_merged(entry.path, real) {
             continue;
         }
         let caps = if taken { overlap::baseline_caps(rules, entry, real).0 } else { entry.caps };
@@ -238,8 +238,11 @@ pub(super) fn remaining_baseline(
     left
 }
 
-/// Directories that most systems merge into /usr.
-const MERGED: [&str; 4] = ["/bin", "/sbin", "/lib", "/lib64"];
+/// True for /bin and similar where they are links into /usr, which is granted. The room
+/// repeats the link, so nothing can be mounted there.
+fn is_merged(path: &str, real: &Path) -> bool {
+    LINKS.contains(&path) && is_below(real, Path::new("/usr"))
+}
 
 /// True if one grant alone gives all these rights at the path.
 pub(super) fn is_covered(grants: &[PathGrant], path: &Path, caps: FileCaps) -> bool {
@@ -279,5 +282,22 @@ pub(super) fn add_default(request: &PlanRequest<'_>, grants: &mut Vec<PathGrant>
             let why = GrantReason::Rule(request.sandbox.span.clone());
             grants.push(PathGrant { path, caps: FileCaps::ALL, why });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_link_into_usr_is_left_to_its_target() {
+        for link in LINKS {
+            assert!(
+                is_merged(link, &Path::new("/usr").join(link.trim_start_matches('/'))),
+                "{link}"
+            );
+            assert!(!is_merged(link, Path::new(link)), "{link} as a directory");
+        }
+        assert!(!is_merged("/etc/localtime", Path::new("/usr/share/zoneinfo/UTC")));
     }
 }
