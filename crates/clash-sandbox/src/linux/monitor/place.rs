@@ -223,29 +223,17 @@ impl<'a> PathFinder<'a> {
             }
             let leaf = leaf.to_vec();
             let look = self.look(&here, &leaf)?;
+            let named =
+                |dir, leaf, exists| CallPlace::Name { dir, leaf, slash, exists, look, path: None };
             let asked = follow || slash || !here.plain && shows_processes(&here.dir);
             if look == PathVisibility::Hidden || !asked {
-                return Ok(CallPlace::Name {
-                    dir: here.dir,
-                    leaf,
-                    slash,
-                    exists: false,
-                    look,
-                    path: None,
-                });
+                return Ok(named(here.dir, leaf, false));
             }
             let mut buffer = [0_u8; libc::PATH_MAX as usize];
             let link = readlinkat_raw(&here.dir, leaf.as_slice(), &mut buffer);
             match link {
                 Ok(_) if self.looks && !follow && !slash => {
-                    return Ok(CallPlace::Name {
-                        dir: here.dir,
-                        leaf,
-                        slash,
-                        exists: true,
-                        look,
-                        path: None,
-                    });
+                    return Ok(named(here.dir, leaf, true));
                 }
                 Ok(_) if !here.plain && shows_processes(&here.dir) => {
                     return self.process_link(here, &leaf);
@@ -267,24 +255,10 @@ impl<'a> PathFinder<'a> {
                     {
                         return file.map(CallPlace::Opened);
                     }
-                    return Ok(CallPlace::Name {
-                        dir: here.dir,
-                        leaf,
-                        slash,
-                        exists: true,
-                        look,
-                        path: None,
-                    });
+                    return Ok(named(here.dir, leaf, true));
                 }
                 Err(Errno::NOENT) => {
-                    return Ok(CallPlace::Name {
-                        dir: here.dir,
-                        leaf,
-                        slash,
-                        exists: false,
-                        look,
-                        path: None,
-                    });
+                    return Ok(named(here.dir, leaf, false));
                 }
                 Err(error) => return Err(error),
             }
