@@ -86,7 +86,7 @@ fn a_new_policy_reads_well() {
     # What no rule names is asked about, and runs in the project without network.
     settings(default = ask(), default_sandbox = project)
 
-    # Programs that look at files or change them, in the project: `clash policy docs files`.
+    # Programs for files, interpreters and compilers, in the project: `clash policy docs files`.
     when(files)
 
     when({

@@ -176,7 +176,7 @@ pub(crate) fn draft(
     // The permissive posture allows every command in the project, so these rules would
     // change nothing.
     if posture != Posture::Permissive {
-        let comment = "Programs that look at files or change them, in the project: \
+        let comment = "Programs for files, interpreters and compilers, in the project: \
                        `clash policy docs files`.";
         library_rules.push(LibraryRules { comment: vec![comment.to_owned()], module: "files" });
         let removal = posture.applied(library.rules("removal")?, None);
