@@ -137,14 +137,20 @@ impl DoorSet {
 
     /// Reads a list. `None` if there is none, or if a path that it was made from has changed.
     fn read(list: &Path) -> Option<Self> {
-        let text = fs::read_to_string(list).ok()?;
+        let unchanged = |path: &str, stamp: &str| path_stamp(Path::new(path)) == stamp;
+        Self::parse(list, &fs::read_to_string(list).ok()?, unchanged)
+    }
+
+    /// The doors of a list with this text. `None` if the text is not a list, or if `is_valid`
+    /// refuses a path with its stamp.
+    fn parse(list: &Path, text: &str, is_valid: impl Fn(&str, &str) -> bool) -> Option<Self> {
         let mut set = Self::default();
         for line in text.lines() {
             let mut words = line.split('\t');
             match words.next()? {
                 STAMPED => {
                     let (stamp, path) = (words.next()?, words.next()?);
-                    if path_stamp(Path::new(path)) != stamp {
+                    if !is_valid(path, stamp) {
                         return None;
                     }
                 }
@@ -176,7 +182,9 @@ struct DoorDraft<'a> {
 }
 
 impl DoorDraft<'_> {
-    /// Makes the doors in a new directory, and then the list, which names the directory.
+    /// Makes the doors in a new directory, and then the list, which names the directory. If a
+    /// program directory changes meanwhile, these doors serve this launch, and the stamps of
+    /// the list let the next launch make new ones.
     fn make(self) -> io::Result<DoorSet> {
         create_private(self.all)?;
         remove_unused(self.all);
@@ -216,7 +224,8 @@ impl DoorDraft<'_> {
             known.push(place);
         }
         write_private(self.list, list.as_bytes())?;
-        DoorSet::read(self.list).ok_or_else(|| io::ErrorKind::Interrupted.into())
+        DoorSet::parse(self.list, &list, |_, _| true)
+            .ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 }
 

@@ -1,5 +1,8 @@
 //! Where doors are: patterns of names, scripts behind interpreters, version managers.
 
+use std::fs;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use super::SYSTEM_PATH;
 use crate::support::{Machine, Ran, as_each_user, clash, copy_program, program};
 
@@ -119,5 +122,30 @@ fn programs_of_version_managers_have_doors() {
         m.write("app/Makefile", &format!("all:\n\t{} -n 1 $(HOME)/secret\n", own.display()));
         let ran = mixed(&m, "make -s all");
         assert_eq!(ran.stdout, "hidden\n", "{ran:?}");
+    });
+}
+
+#[test]
+fn an_install_during_the_launch_does_not_stop_it() {
+    as_each_user(|m| {
+        let m = machine(m);
+        let busy = m.home().join("busy");
+        m.make_dir(&busy);
+        let is_done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_done.load(Ordering::Relaxed) {
+                    fs::write(busy.join("new"), "").unwrap();
+                    fs::remove_file(busy.join("new")).unwrap();
+                }
+            });
+            for _ in 0..5 {
+                let path = format!("{}:{SYSTEM_PATH}", busy.display());
+                let mut clash = m.command(clash());
+                let ran = Ran::of(clash.env("PATH", path).args(["exec", "--", "bash", "-c", "ls"]));
+                assert!(ran.stdout.contains("plain"), "{ran:?}");
+            }
+            is_done.store(true, Ordering::Relaxed);
+        });
     });
 }
