@@ -44,9 +44,14 @@ const INTERRUPT_PAUSE: Duration = Duration::from_millis(1);
 /// The pause between looks at the room if no process can be waited for.
 const LOOK_PAUSE: Duration = Duration::from_millis(500);
 
+/// The number of a thread that is not prepared yet, and of one that cannot be interrupted.
+const UNPREPARED_THREAD: i32 = 0;
+const NO_THREAD: i32 = -1;
+
 /// The launcher's way to the thread that can fork a keeper.
 pub(crate) struct KeeperLine {
     requests: Sender<KeeperStart>,
+    /// The number of the thread, once it is prepared for requests.
     thread: Arc<AtomicI32>,
     ledger: Arc<dyn RoomLedger>,
     /// The host's /proc.
@@ -73,9 +78,22 @@ impl KeeperLine {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let processes = openat(CWD, "/proc", flags, Mode::empty())?;
         let (requests, received) = channel();
-        let thread = Arc::new(AtomicI32::new(0));
+        let thread = Arc::new(AtomicI32::new(UNPREPARED_THREAD));
         let post = KeeperPost { requests: received, thread: thread.clone() };
         Ok((Self { requests, thread, ledger, processes }, post))
+    }
+
+    /// The number of the thread. Waits until the thread is prepared: on a busy machine, a
+    /// short command can end before the thread has run at all.
+    fn prepared_thread(&self) -> Option<i32> {
+        let end = Instant::now() + MAX_START_TIME;
+        loop {
+            match self.thread.load(Ordering::Acquire) {
+                UNPREPARED_THREAD if Instant::now() < end => std::thread::sleep(INTERRUPT_PAUSE),
+                UNPREPARED_THREAD | NO_THREAD => return None,
+                number => return Some(number),
+            }
+        }
     }
 }
 
@@ -98,9 +116,8 @@ impl KeeperPost {
     /// Prepares the calling thread for requests.
     pub(crate) fn settle(&self) {
         let thread = rustix::thread::gettid().as_raw_nonzero().get();
-        if sys::accept_interrupts().is_ok() {
-            self.thread.store(thread, Ordering::Release);
-        }
+        let number = if sys::accept_interrupts().is_ok() { thread } else { NO_THREAD };
+        self.thread.store(number, Ordering::Release);
     }
 
     pub(crate) fn next_request(&self) -> Option<KeeperStart> {
@@ -336,9 +353,10 @@ impl RoomKeeper {
         deadline: Option<Instant>,
         closed: Vec<RawFd>,
     ) -> Result<(), Box<Self>> {
-        if line.thread.load(Ordering::Acquire) == 0 || !self.has_left_processes() {
+        if !self.has_left_processes() {
             return Err(Box::new(self));
         }
+        let Some(thread) = line.prepared_thread() else { return Err(Box::new(self)) };
         let (answer, answered) = channel();
         let (ready, called, start) = self.prepare_start(line, deadline, closed, answer)?;
         let mut around = start.infrastructure();
@@ -348,7 +366,7 @@ impl RoomKeeper {
         // Until the fork this thread only makes system calls. If it held the lock of the
         // allocator, the keeper could never allocate.
         while !is_readable(&called, INTERRUPT_PAUSE) {
-            sys::interrupt_thread(line.thread.load(Ordering::Acquire));
+            sys::interrupt_thread(thread);
         }
         // Without an answer the thread has ended, and the room's parts with it: the room
         // ends with the launcher.
