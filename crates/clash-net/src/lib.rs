@@ -8,6 +8,7 @@
 pub mod address;
 pub mod dns;
 pub mod gate;
+pub mod handover;
 pub mod http;
 pub mod name;
 mod pins;

@@ -56,6 +56,8 @@ pub struct ConnectionRecord {
     pub outcome: RecordOutcome,
     /// True if the user was asked.
     pub asked: bool,
+    /// The program has the socket itself, so its bytes are not counted.
+    pub handed_over: bool,
     pub sent: u64,
     pub received: u64,
     pub duration: Duration,
@@ -70,6 +72,7 @@ impl ConnectionRecord {
             port: None,
             outcome: RecordOutcome::Denied(denial),
             asked: false,
+            handed_over: false,
             sent: 0,
             received: 0,
             duration: Duration::ZERO,

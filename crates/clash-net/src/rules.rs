@@ -12,6 +12,9 @@ use crate::record::Denial;
 /// The ports of a rule that names none.
 const USUAL_PORTS: [u16; 3] = [443, 80, 22];
 
+/// Ports of protocols that never begin with TLS or HTTP: ssh, MySQL, PostgreSQL and Redis.
+const NATIVE_PORTS: [u16; 4] = [22, 3306, 5432, 6379];
+
 #[derive(Clone, Debug)]
 pub struct HostRules {
     net: NetworkAccess,
@@ -77,6 +80,17 @@ impl HostRules {
                 }
         };
         (*default != Effect::Deny && USUAL_PORTS.contains(&port)) || rules.iter().any(by_address)
+    }
+
+    /// True if a connection to an allowed name on this port has nothing to inspect.
+    pub fn is_native_port(port: u16) -> bool {
+        NATIVE_PORTS.contains(&port)
+    }
+
+    /// The ports on which a program may get the socket itself.
+    pub fn handover_ports(&self) -> Vec<u16> {
+        let may = |port: &u16| Self::is_native_port(*port) || self.takes_any_address(*port);
+        self.ports.iter().copied().filter(may).collect()
     }
 
     /// Remembers the answer of the user.

@@ -231,6 +231,7 @@ fn add_host_rule(net: &mut NetworkAccess, text: &str) -> Result<(), String> {
         };
         let (address, bits) = host.split_once('/').unwrap_or((host, ""));
         let host = match (address.parse::<std::net::IpAddr>(), host.strip_prefix('=')) {
+            _ if host == "localhost" => HostPattern::Localhost,
             (Ok(base), _) => {
                 let width = if base.is_ipv4() { 32 } else { 128 };
                 HostPattern::Addresses { base, bits: bits.parse().unwrap_or(width) }

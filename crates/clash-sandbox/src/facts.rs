@@ -28,6 +28,8 @@ pub struct HostFacts {
     pub rooms: RoomSupport,
     /// Overlays in a user namespace, for copy-on-write.
     pub overlay: Facility,
+    /// A second network namespace and a link to it, for the gate of host rules.
+    pub gate: Facility,
     pub cgroup: CgroupFacts,
     /// Copies that share their blocks, in the directory of the record.
     pub reflink: Facility,
@@ -124,6 +126,7 @@ impl HostFacts {
             root: false,
             rooms: RoomSupport::Impossible { why: NOT_TRIED.to_owned() },
             overlay: not_tried(),
+            gate: not_tried(),
             cgroup: CgroupFacts { within: String::new(), delegated: not_tried() },
             reflink: not_tried(),
             around: Surroundings::default(),

@@ -32,6 +32,7 @@ pub fn probe_facts() -> HostFacts {
         rooms: attempts::try_rooms(),
         notify: attempts::notify(),
         overlay: attempts::overlay(),
+        gate: attempts::gate(),
         cgroup: surroundings::try_cgroup(),
         around: surroundings::look_around(),
         ..ask_kernel()
@@ -142,11 +143,11 @@ pub struct UnknownHostError(pub String);
 
 impl UnknownHostError {
     pub const KNOWN: &'static str =
-        "no-userns, no-overlay, no-notify, no-cgroup, container, root, abi=0 to abi=9";
+        "no-userns, no-overlay, no-gate, no-notify, no-cgroup, container, root, abi=0 to abi=9";
 }
 
-/// Changes the facts to those of another host: `no-userns`, `no-overlay`, `no-notify` (no
-/// seccomp listener), `no-cgroup`, `abi=0` to `abi=9`, `container` (no namespaces, as under
+/// Changes the facts to those of another host: `no-userns`, `no-overlay`, `no-gate` (no
+/// network for a gate), `no-notify` (no seccomp listener), `no-cgroup`, `abi=0` to `abi=9`, `container` (no namespaces, as under
 /// the usual runtimes) or `root`. Changes nothing if the name is unknown.
 pub fn simulate(facts: &mut HostFacts, host: &str) -> Result<(), UnknownHostError> {
     let abi = host.strip_prefix("abi=").and_then(|n| n.parse().ok()).filter(|n| *n < 10);
@@ -161,6 +162,7 @@ pub fn simulate(facts: &mut HostFacts, host: &str) -> Result<(), UnknownHostErro
         }
         ("no-notify", _) => facts.notify = Facility::missing("no listener (simulated)"),
         ("no-cgroup", _) => facts.cgroup = no_cgroups("no cgroups (simulated)"),
+        ("no-gate", _) => facts.gate = Facility::missing("no veth links (simulated)"),
         ("no-overlay", _) => facts.overlay = Facility::missing("no overlays (simulated)"),
         ("root", _) => (facts.root, facts.rooms) = (true, RoomSupport::Root),
         _ => return Err(UnknownHostError(host.to_owned())),
@@ -172,6 +174,7 @@ pub fn simulate(facts: &mut HostFacts, host: &str) -> Result<(), UnknownHostErro
 fn remove_namespaces(facts: &mut HostFacts, why: &str) {
     facts.rooms = RoomSupport::Impossible { why: why.to_owned() };
     facts.overlay = Facility::missing(why);
+    facts.gate = Facility::missing(why);
 }
 
 /// The facts of a process that cannot make cgroups in its present cgroup.
@@ -261,6 +264,8 @@ mod tests {
         assert_eq!(host.landlock_abi, 3);
         assert!(matches!(host.rooms, RoomSupport::Impossible { .. }));
         assert!(!host.overlay.works());
+        simulate(&mut host, "no-gate").unwrap();
+        assert!(!host.gate.works());
         simulate(&mut host, "no-notify").unwrap();
         simulate(&mut host, "no-cgroup").unwrap();
         assert!(!host.notify.works() && !cgroup_support(&host.cgroup).works());

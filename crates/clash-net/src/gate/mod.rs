@@ -6,6 +6,7 @@
 
 mod connection;
 mod flow;
+mod handover;
 mod lookup;
 mod names;
 mod poll;
@@ -38,6 +39,8 @@ use names::AskedNames;
 use poll::{EventQueue, Token, TokenKind};
 use slots::Slots;
 
+pub use handover::serve_loopback_orders;
+
 /// The sockets of a gate, in the network namespace between the room and the host.
 #[derive(Debug)]
 pub struct GateSockets {
@@ -53,6 +56,8 @@ pub struct GateSockets {
     pub spare_v6: Vec<OwnedFd>,
     /// Packet sockets that see the first packet of every connection.
     pub sightings: Vec<OwnedFd>,
+    /// The line on which the monitor orders sockets.
+    pub orders: Option<OwnedFd>,
 }
 
 /// The socket of a program in the room, as the gate sees it.
@@ -60,6 +65,8 @@ pub struct GateSockets {
 pub enum ProgramSource {
     Stream(SocketAddr),
     Datagram(SocketAddr),
+    /// The number of its process or of one of its threads.
+    Process(i32),
 }
 
 /// A program in the room.
@@ -152,6 +159,7 @@ pub struct Gate<H> {
     spare_v4: Vec<OwnedFd>,
     spare_v6: Vec<OwnedFd>,
     sightings: Vec<OwnedFd>,
+    orders: Option<OwnedFd>,
     names: UdpSocket,
     connections: Slots<Box<Connection>>,
     lookups: Slots<Lookup>,
@@ -179,8 +187,8 @@ impl<H: GateHost> Gate<H> {
         upstream: Upstream,
         sockets: GateSockets,
     ) -> Result<Self, Errno> {
-        let GateSockets { names, name_streams, proxy, loopback, spare_v4, spare_v6, sightings } =
-            sockets;
+        let GateSockets { names, name_streams, proxy, loopback, spare_v4, spare_v6, .. } = sockets;
+        let GateSockets { sightings, orders, .. } = sockets;
         let mut gate = Self {
             host,
             rules,
@@ -196,6 +204,7 @@ impl<H: GateHost> Gate<H> {
             spare_v4,
             spare_v6,
             sightings,
+            orders,
             names,
             connections: Slots::default(),
             lookups: Slots::default(),
@@ -225,6 +234,9 @@ impl<H: GateHost> Gate<H> {
         for (at, socket) in gate.sightings.iter().enumerate() {
             let token = Token::new(TokenKind::Sighting, u32::try_from(at).unwrap_or(0), 0);
             gate.queue.watch(socket, token)?;
+        }
+        if let Some(orders) = &gate.orders {
+            gate.queue.watch(orders, Token::new(TokenKind::Orders, 0, 0))?;
         }
         for port in gate.rules.ports().to_vec() {
             if gate.rules.takes_any_address(port) {
@@ -291,6 +303,7 @@ impl<H: GateHost> Gate<H> {
                 }
                 self.begin_end();
             }
+            TokenKind::Orders => self.take_orders(),
             TokenKind::Names => self.answer_datagrams(),
             TokenKind::Listener => self.accept(token.slot as usize),
             TokenKind::Sighting => self.look(token.slot as usize),

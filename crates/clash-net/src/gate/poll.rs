@@ -25,10 +25,11 @@ pub(super) enum TokenKind {
     Server,
     Lookup,
     Question,
+    Orders,
     Extra,
 }
 
-const KINDS: [TokenKind; 9] = [
+const KINDS: [TokenKind; 10] = [
     TokenKind::Control,
     TokenKind::Names,
     TokenKind::Listener,
@@ -37,6 +38,7 @@ const KINDS: [TokenKind; 9] = [
     TokenKind::Server,
     TokenKind::Lookup,
     TokenKind::Question,
+    TokenKind::Orders,
     TokenKind::Extra,
 ];
 

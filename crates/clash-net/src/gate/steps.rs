@@ -324,6 +324,7 @@ impl<H: GateHost> Gate<H> {
             port: Some(connection.port),
             outcome,
             asked: connection.asked,
+            handed_over: false,
             sent: connection.up.bytes,
             received: connection.down.bytes,
             duration: connection.opened.elapsed(),

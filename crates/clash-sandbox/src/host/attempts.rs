@@ -23,7 +23,7 @@ use crate::plan::LANDLOCK_ABI_NEEDED;
 pub(super) use listener::has_outer_listener;
 use listener::{try_filter, try_listener};
 pub(super) use namespaces::{DomainState, find_domain_state, try_process_numbers, try_rooms};
-use namespaces::{mount_namespace, overlay_mount, pid_namespace, room, user_namespace};
+use namespaces::{gate_network, mount_namespace, overlay_mount, pid_namespace, room, user_namespace};
 
 /// A step that failed in a child: its index in the attempt's list of steps, and the error
 /// number.
@@ -146,6 +146,19 @@ const ATTEMPTS: &[FacilityAttempt] = &[
         ],
         hint: Some((8, "needs Linux 5.11 with overlayfs as a module or built in")),
         run: overlay_mount,
+    },
+    FacilityAttempt {
+        name: "gate network",
+        purpose: "rules about hosts: two network namespaces and a link between them",
+        steps: &[
+            "unshare(NEWUSER)",
+            "write setgroups",
+            "write uid_map",
+            "write gid_map",
+            "make the namespaces and a veth link",
+        ],
+        hint: Some((4, "load the kernel module veth (`modprobe veth`)")),
+        run: gate_network,
     },
     FacilityAttempt {
         name: "pid namespace",
@@ -321,6 +334,11 @@ pub(crate) fn notify() -> Facility {
 /// Tries an overlay in a user namespace.
 pub(crate) fn overlay() -> Facility {
     try_facility("overlayfs")
+}
+
+/// Tries the network of a gate.
+pub(crate) fn gate() -> Facility {
+    try_facility("gate network")
 }
 
 /// The result of the named attempt, for the planner.

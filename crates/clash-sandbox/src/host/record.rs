@@ -18,7 +18,7 @@ use crate::linux::sys;
 use clash_policy::fnv::{FNV_BASIS, fnv_extend};
 
 /// Raised with every change of the probes or of the format.
-const RECORD_FORMAT: &str = "clash host 6";
+const RECORD_FORMAT: &str = "clash host 7";
 
 /// A record names entries of the baseline by their index in the table, so the key contains
 /// a sum of the table.
@@ -137,7 +137,7 @@ pub(super) fn read_text(file: &Path) -> Option<String> {
 /// The text of one record. Leaves out the facts that every launch asks the kernel for.
 fn record_text(key: &str, host: &HostFacts) -> String {
     let HostFacts {
-        landlock_errata, notify, rooms, overlay, cgroup, reflink, around, present, ..
+        landlock_errata, notify, rooms, overlay, gate, cgroup, reflink, around, present, ..
     } = host;
     let rooms = match rooms {
         RoomSupport::Unprivileged => "unprivileged".to_owned(),
@@ -159,6 +159,7 @@ fn record_text(key: &str, host: &HostFacts) -> String {
         ("rooms", rooms),
         ("notify", facility(notify)),
         ("overlay", facility(overlay)),
+        ("gate", facility(gate)),
         ("cgroup", on_one_line(&cgroup.within)),
         ("delegated", facility(&cgroup.delegated)),
         ("reflink", facility(reflink)),
@@ -194,6 +195,7 @@ fn parse_record(record: &str, key: &str) -> Option<HostFacts> {
         },
         notify: parse_facility(value("notify")?)?,
         overlay: parse_facility(value("overlay")?)?,
+        gate: parse_facility(value("gate")?)?,
         cgroup: CgroupFacts {
             within: value("cgroup")?.to_owned(),
             delegated: parse_facility(value("delegated")?)?,
@@ -283,7 +285,7 @@ mod tests {
             assert_eq!(read(&file, &key), None, "cut at {at}");
         }
         for (from, to) in [
-            ("clash host 6", "clash host 2"),
+            ("clash host 7", "clash host 2"),
             ("\nnotify ", "\nnotification "),
             ("\nend\n", "\nend\nmore\n"),
             ("\ncontainer ", "\ncontainer maybe"),
@@ -344,6 +346,7 @@ mod tests {
                 rooms,
                 notify: Facility::missing(on_one_line(&why)),
                 overlay: Facility::Works,
+                gate: Facility::missing(on_one_line(&why)),
                 cgroup: CgroupFacts { within, delegated: Facility::Works },
                 landlock_errata: errata,
                 around: Surroundings { container, landlock, listener },

@@ -16,7 +16,7 @@ use crate::linux::bpf::BpfInstruction;
 use crate::linux::cgroup::RoomCgroup;
 use crate::linux::doors::{DoorBroker, DoorLine, start_broker};
 use crate::linux::landlock::{LandlockRuleset, PendingGrants};
-use crate::linux::monitor::CallMonitor;
+use crate::linux::monitor::{CallMonitor, HandoverLine};
 use crate::linux::outputs::{self, OutputCopier};
 use crate::linux::ports::PortCrossing;
 use crate::linux::scratch::{self, ScratchDirectory};
@@ -148,8 +148,10 @@ pub(super) fn prepare_parent<'a>(
     let cgroup = plan.group.as_deref().map(|group| RoomCgroup::new(group, &plan.limits));
     let cgroup = cgroup.transpose().map_err(LaunchError::Cgroup)?;
     let numbers = process_numbers(parent, cgroup.is_some())?;
-    let ports = parent.room.map(|room| PortCrossing::start(room, services.gate)).transpose()?;
-    let monitor = monitor(parent, line)?;
+    let ports = parent.room.map(|room| PortCrossing::start(room, services.gate));
+    let mut ports = ports.transpose()?;
+    let handover = ports.as_mut().and_then(PortCrossing::take_line);
+    let monitor = monitor(parent, line, handover)?;
     Ok(ParentParts { filling, cwd, cgroup, numbers, ports, monitor, broker })
 }
 
@@ -182,6 +184,7 @@ fn process_numbers(
 fn monitor(
     parent: &ParentContext<'_>,
     doors: Option<DoorLine>,
+    handover: Option<HandoverLine>,
 ) -> LaunchResult<Option<CallMonitor>> {
     let plan = parent.launch.plan;
     let Some(watch) = &plan.watch else { return Ok(None) };
@@ -191,6 +194,7 @@ fn monitor(
         sys::memory_can_be_reached().map_err(|e| LaunchError::MemoryAccess(e.into()))?;
     }
     let monitor = CallMonitor::new(parent.launch.ruleset.clone(), watch, plan.root, doors);
+    let monitor = monitor.map(|monitor| monitor.with_handover(handover));
     monitor.map(Some).map_err(|e| LaunchError::Monitor(e.into()))
 }
 

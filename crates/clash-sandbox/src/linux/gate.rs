@@ -41,6 +41,7 @@ impl GateProcess {
     pub(crate) fn start(
         net: &NetworkAccess,
         service: Option<&dyn GateService>,
+        orders: Option<OwnedFd>,
     ) -> Result<Self, LaunchError> {
         let (control, theirs) =
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
@@ -56,7 +57,7 @@ impl GateProcess {
             }
             ForkSide::Child => {
                 drop(control);
-                let _ = serve(&theirs, net, service);
+                let _ = serve(&theirs, net, service, orders);
                 sys::exit_now(0)
             }
         }
@@ -98,6 +99,7 @@ fn serve(
     control: &OwnedFd,
     net: &NetworkAccess,
     service: Option<&dyn GateService>,
+    orders: Option<OwnedFd>,
 ) -> io::Result<()> {
     // The caller of the launcher may wait for the end of its output, so this process must
     // not hold it. It keeps standard error for its refusals, and ends before the launcher.
@@ -108,7 +110,8 @@ fn serve(
     let most = getrlimit(Resource::Nofile).maximum;
     let _ = setrlimit(Resource::Nofile, Rlimit { current: most, maximum: most });
     let Some(sockets) = GateDescriptors::receive(control.as_fd(), SOCKETS) else { return Ok(()) };
-    let Some(sockets) = sockets.into_sockets(Vec::new()) else { return Ok(()) };
+    let Some(mut sockets) = sockets.into_sockets(Vec::new()) else { return Ok(()) };
+    sockets.orders = orders;
     let upstream = service.map_or_else(Upstream::default, |service| service.upstream());
     let host = OutsideHost { control: control.as_fd(), service, launcher: getppid() };
     let mut gate = Gate::new(host, HostRules::new(net.clone()), upstream, sockets)?;
@@ -189,6 +192,7 @@ const MAX_PROCESSES: usize = 512;
 fn find_program(launcher: Pid, source: ProgramSource) -> Option<RoomProgram> {
     let processes = descendants(launcher.as_raw_nonzero().get());
     let (table, at) = match source {
+        ProgramSource::Process(pid) => return describe_program(pid),
         ProgramSource::Stream(at) => ("tcp", at),
         ProgramSource::Datagram(at) => ("udp", at),
     };
@@ -206,7 +210,10 @@ fn find_program(launcher: Pid, source: ProgramSource) -> Option<RoomProgram> {
             fs::read_link(fd.path()).is_ok_and(|link| link.as_os_str() == socket.as_str())
         })
     };
-    let pid = processes.iter().rev().find(has_socket)?;
+    describe_program(*processes.iter().rev().find(has_socket)?)
+}
+
+fn describe_program(pid: i32) -> Option<RoomProgram> {
     let line = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
     let words: Vec<String> = line
         .split(|byte| *byte == 0)

@@ -151,7 +151,17 @@ impl GateDescriptors {
         let first_v6 = next();
         let spare_v6 = all.flatten().collect();
         let sightings = [first_v4, first_v6].into_iter().flatten().collect();
-        Some(GateSockets { names, name_streams, proxy, loopback, spare_v4, spare_v6, sightings })
+        let orders = None;
+        Some(GateSockets {
+            names,
+            name_streams,
+            proxy,
+            loopback,
+            spare_v4,
+            spare_v6,
+            sightings,
+            orders,
+        })
     }
 }
 

@@ -20,6 +20,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use clash_net::gate::serve_loopback_orders;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::net::{
@@ -29,6 +30,7 @@ use rustix::net::{
 use rustix::process::{Pid, Resource, WaitOptions, getrlimit, waitpid};
 
 use super::gate::GateProcess;
+use super::monitor::HandoverLine;
 use super::network::GateDescriptors;
 use super::sys::{self, ForkSide};
 use crate::gate::GateService;
@@ -56,6 +58,8 @@ pub(crate) struct PortCrossing {
     served: Vec<TcpListener>,
     /// The process that judges connections to other hosts.
     gate: Option<GateProcess>,
+    /// The monitor's end of the line on which it orders sockets.
+    line: Option<HandoverLine>,
 }
 
 impl PortCrossing {
@@ -72,9 +76,22 @@ impl PortCrossing {
                 listeners.map_err(|source| LaunchError::ServedPort { port: *port, source })?,
             );
         }
-        let outside = (!ports.reached.is_empty()).then(|| PortForwarder::start(Vec::new()));
-        let gate = ports.gate.as_ref().map(|net| GateProcess::start(net, service)).transpose()?;
-        Ok(Self { outside: outside.transpose()?, inside: None, served, gate })
+        let (line, orders) = HandoverLine::new(room).unzip();
+        let (mut for_forwarder, mut for_gate) = (None, None);
+        match &ports.gate {
+            Some(_) => for_gate = orders,
+            None => for_forwarder = orders.map(|line| (line, ports.reached.clone())),
+        }
+        let outside = (!ports.reached.is_empty())
+            .then(|| PortForwarder::start(Vec::new(), for_forwarder))
+            .transpose()?;
+        let gate = ports.gate.as_ref().map(|net| GateProcess::start(net, service, for_gate));
+        Ok(Self { outside, inside: None, served, gate: gate.transpose()?, line })
+    }
+
+    /// The line for the monitor; `None` if programs get no sockets, or at the second call.
+    pub(crate) fn take_line(&mut self) -> Option<HandoverLine> {
+        self.line.take()
     }
 
     /// Call this in the room's network.
@@ -98,7 +115,7 @@ impl PortCrossing {
     /// exists.
     pub(crate) fn serve(&mut self) -> Result<(), LaunchError> {
         if !self.served.is_empty() {
-            self.inside = Some(PortForwarder::start(std::mem::take(&mut self.served))?);
+            self.inside = Some(PortForwarder::start(std::mem::take(&mut self.served), None)?);
         }
         Ok(())
     }
@@ -139,7 +156,10 @@ struct PortForwarder {
 impl PortForwarder {
     /// Starts the process that forwards connections to these listeners. It ends with the
     /// launcher.
-    fn start(listeners: Vec<TcpListener>) -> Result<Self, LaunchError> {
+    fn start(
+        listeners: Vec<TcpListener>,
+        orders: Option<(OwnedFd, Vec<u16>)>,
+    ) -> Result<Self, LaunchError> {
         let failed = |error: io::Error| LaunchError::Forwarder(error);
         let (control, theirs) =
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
@@ -154,7 +174,7 @@ impl PortForwarder {
             }
             ForkSide::Child => {
                 drop(control);
-                let _ = forward(&theirs, listeners);
+                let _ = forward(&theirs, listeners, orders);
                 sys::exit_now(0)
             }
         }
@@ -185,7 +205,11 @@ fn connect(port: u16) -> io::Result<TcpStream> {
 
 /// Takes connections, also of listeners that arrive later, until the launcher closes
 /// `control`. Then delivers those that wait, within [`MAX_DELIVERY_TIME`].
-fn forward(control: &OwnedFd, listeners: Vec<TcpListener>) -> io::Result<()> {
+fn forward(
+    control: &OwnedFd,
+    listeners: Vec<TcpListener>,
+    orders: Option<(OwnedFd, Vec<u16>)>,
+) -> io::Result<()> {
     // The process ends with the socket, and not with its parent: a keeper may take over the
     // socket. The caller of the launcher may wait for the end of its output, so this process must
     // not hold it.
@@ -195,8 +219,12 @@ fn forward(control: &OwnedFd, listeners: Vec<TcpListener>) -> io::Result<()> {
     rustix::stdio::dup2_stderr(&null)?;
     drop(null);
     let listening = listeners.iter().map(AsRawFd::as_raw_fd);
-    let mut kept: Vec<RawFd> = listening.chain([0, 1, 2, control.as_raw_fd()]).collect();
-    sys::close_all_but_these(&mut kept);
+    let of_orders = orders.iter().map(|(line, _)| line.as_raw_fd());
+    let kept = listening.chain([0, 1, 2, control.as_raw_fd()]).chain(of_orders);
+    sys::close_all_but_these(&mut kept.collect::<Vec<RawFd>>());
+    if let Some((line, ports)) = orders {
+        thread().spawn(move || serve_loopback_orders(&line, &ports))?;
+    }
     let taken = Arc::new(TakenConnections::new());
     let mut all = Vec::new();
     let mut start = |port: u16, listener: TcpListener| {

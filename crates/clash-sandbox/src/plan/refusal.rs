@@ -48,6 +48,11 @@ pub enum PlanError {
     #[error("{span}: the sandbox may reach some hosts and no others")]
     Hosts { span: PolicySpan },
     #[error(
+        "{span}: the sandbox may reach some hosts and no others; their gate cannot be made \
+         here: {why}"
+    )]
+    NoGate { span: PolicySpan, why: String },
+    #[error(
         "{span}: `{effect}` on `{rule}` takes away the right to execute inside `{}`, \
          where that is grants_of_allow_rules",
         outer.display()
@@ -127,6 +132,10 @@ impl PlanError {
                 "run as a plain user, whose processes every kernel counts, use Linux 6.14 or newer \
                  with a writable /proc/sys, or leave the limit out"
             }
+            Self::NoGate { .. } => {
+                "load the kernel module veth (`modprobe veth`), or deny the network; `clash doctor` \
+                 tries a gate"
+            }
             Self::Port { .. } | Self::Hosts { .. } => "deny the network, or allow all of it",
             Self::PlantedLink(suspect) => {
                 return Some(format!(
@@ -164,6 +173,7 @@ impl PlanError {
             | Self::Execute { span, .. }
             | Self::Port { span, .. }
             | Self::Hosts { span }
+            | Self::NoGate { span, .. }
             | Self::Uncounted { span, .. }
             | Self::NoMonitor { span, .. }
             | Self::Path { span, .. }

@@ -55,6 +55,14 @@ impl SharedPorts {
 }
 
 impl RoomPlan {
+    /// True if a program may get the connected socket itself. The monitor has to connect in
+    /// its place: a second `connect` on such a socket must not reach the kernel.
+    pub(crate) fn hands_over(&self) -> bool {
+        self.own_sockets
+            && self.inside == RoomInterior::Commands
+            && (self.ports.gate.is_some() || !self.ports.reached.is_empty())
+    }
+
     /// The room's own places, which the command may use freely: scratch directories, and
     /// /dev/shm and the pseudo-terminals. The session's directory is not one of them.
     pub fn own(&self) -> Vec<PathBuf> {

@@ -5,7 +5,7 @@ use super::*;
 use crate::facts::{Facility, RoomSupport};
 use crate::planted::NoOtherSandboxes;
 use clash_policy::judge::{JudgeContext as Judged, judge};
-use clash_policy::{Effect, FileUse, PathPattern, ProtectSettings};
+use clash_policy::{Effect, FileUse, HostPattern, NetRule, NetworkAccess, PathPattern, ProtectSettings};
 use insta::assert_snapshot;
 use proptest::prelude::*;
 use std::fs;
@@ -77,6 +77,7 @@ fn host() -> HostFacts {
         seccomp: true,
         rooms: RoomSupport::Unprivileged,
         notify: Facility::Works,
+        gate: Facility::Works,
         ..HostFacts::bare()
     }
 }
@@ -213,6 +214,31 @@ fn a_room_needs_less_of_landlock_and_a_host_for_it() {
     let mut root = host();
     crate::host::simulate(&mut root, "root").unwrap();
     assert!(!world.plan(&writes, &root).unwrap().room.unwrap().user_namespace);
+}
+
+#[test]
+fn host_rules_are_refused_where_no_gate_can_be_made() {
+    let world = RoomWorld::new();
+    let mut bare = host();
+    crate::host::simulate(&mut bare, "no-gate").unwrap();
+    let with = |net: NetworkAccess| Sandbox { net, ..sandbox(vec![rule(Effect::Allow, "r", "$PWD")]) };
+    let name = NetRule {
+        host: HostPattern::Name("github.com".into()),
+        ports: Vec::new(),
+        effect: Effect::Allow,
+        span: PolicySpan::default(),
+    };
+    let hosts = |rule| NetworkAccess::Hosts { rules: vec![rule], default: Effect::Deny };
+    let refusal = world.plan(&with(hosts(name.clone())), &bare).unwrap_err();
+    assert!(refusal.to_string().contains("gate cannot be made here: no veth"), "{refusal}");
+    assert!(refusal.hint().unwrap().contains("modprobe veth"));
+    // Ports of the loopback need no gate.
+    let local = NetRule {
+        host: HostPattern::Localhost,
+        ports: vec![8080],
+        ..name
+    };
+    world.plan(&with(hosts(local)), &bare).unwrap();
 }
 
 #[test]

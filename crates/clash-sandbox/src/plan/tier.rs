@@ -24,7 +24,7 @@ use super::{
     SandboxTier, ScratchPlan,
 };
 use crate::disk::Disk;
-use crate::facts::{HostFacts, RoomSupport};
+use crate::facts::{Facility, HostFacts, RoomSupport};
 use crate::plan::report::{PlanReport, ReportLine};
 use crate::plan::rights::SandboxRights;
 use crate::plan::room::SharedPorts;
@@ -193,7 +193,8 @@ pub(super) fn plan_visible_paths(sources: &MountSources<'_>) -> VisiblePaths {
 const OWN_PATHS: [&str; 5] = ["/proc", "/dev/fd", "/dev/stdin", "/dev/stdout", "/dev/stderr"];
 
 /// True if the sandbox shares ports between its own network and the host. That needs a room:
-/// fails with `NoRoom` where none can be made.
+/// fails with `NoRoom` where none can be made, and with `NoGate` for host rules where no gate
+/// can be made.
 pub(super) fn ports_need_room(
     request: &PlanRequest<'_>,
     ports: &SharedPorts,
@@ -203,7 +204,13 @@ pub(super) fn ports_need_room(
         return Ok(false);
     }
     match &host.rooms {
-        RoomSupport::Unprivileged | RoomSupport::Root => Ok(true),
+        RoomSupport::Unprivileged | RoomSupport::Root => match &host.gate {
+            Facility::Missing { why } if ports.gate.is_some() => {
+                let span = request.sandbox.span.clone();
+                Err(PlanError::NoGate { span, why: why.clone() })
+            }
+            _ => Ok(true),
+        },
         RoomSupport::Impossible { why } => {
             let span = request.sandbox.span.clone();
             let rule = match ports.reached.iter().chain(&ports.served).next() {

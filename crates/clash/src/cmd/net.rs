@@ -96,12 +96,13 @@ fn line_of(record: &TraceRecord) -> String {
         port => format!("{}:{port}", connection.host),
     };
     let address = connection.address.map(|address| format!(" ({address})")).unwrap_or_default();
-    let (sent, received) = (connection.sent.unwrap_or(0), connection.received.unwrap_or(0));
-    let amount = match is_denied(record) {
-        true => String::new(),
-        false => {
+    let amount = match (connection.sent, connection.received) {
+        _ if is_denied(record) => String::new(),
+        (Some(sent), Some(received)) => {
             format!("  {sent} bytes out, {received} in, {} ms", record.duration_ms.unwrap_or(0))
         }
+        // The program has the socket itself.
+        _ => "  bytes not counted".to_owned(),
     };
     let text = |value: &Option<String>| value.clone().unwrap_or_default();
     format!(

@@ -203,8 +203,8 @@ impl GateService for GateLedger<'_> {
                 host: name.unwrap_or_default(),
                 port: record.port.unwrap_or(0),
                 address: record.address.map(|address| address.to_string()),
-                sent: Some(record.sent),
-                received: Some(record.received),
+                sent: (!record.handed_over).then_some(record.sent),
+                received: (!record.handed_over).then_some(record.received),
             }),
             duration_ms: Some(millis),
             ..self.context.new_record(session, TraceEvent::Connection)

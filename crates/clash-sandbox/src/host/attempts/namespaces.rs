@@ -10,6 +10,7 @@ use super::{AtStep, FailedStep, in_child};
 use crate::facts::RoomSupport;
 use crate::launch::error::LaunchError;
 use crate::linux::mounts::MountTree;
+use crate::linux::network::make_gated_network;
 use crate::linux::sys::{self, ForkSide};
 use crate::linux::{limits, namespaces};
 use crate::plan::room::{MountStep, RoomPlan, SharedPorts};
@@ -144,6 +145,15 @@ pub(super) fn pid_namespace() -> Result<(), FailedStep> {
             if good { Ok(()) } else { Err(FailedStep { step: 6, errno: 0 }) }
         }
     }
+}
+
+/// Makes the two networks of a room with host rules. Root needs no user namespace.
+pub(super) fn gate_network() -> Result<(), FailedStep> {
+    if make_gated_network().is_ok() {
+        return Ok(());
+    }
+    user_namespace()?;
+    make_gated_network().map(drop).at(4)
 }
 
 /// Checks that the process numbers of a namespace can be limited, for limits on root's

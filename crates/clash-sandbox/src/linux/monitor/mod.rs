@@ -35,6 +35,7 @@ mod folding;
 mod former;
 mod fresh;
 mod git_config;
+mod handover;
 mod head;
 mod known;
 mod leaving;
@@ -74,6 +75,7 @@ use crate::plan::{ProcView, WatchPlan};
 use act::{MonitorJob, MonitorWorker};
 use caller::CallingProcess;
 pub(crate) use drafts::ScriptDrafts;
+pub(crate) use handover::HandoverLine;
 use known::KnownCallers;
 use open::WaitingOpen;
 use outer::InnerThread;
@@ -99,6 +101,8 @@ struct MonitorState {
     doors: Option<DoorLine>,
     /// The room's own unix sockets.
     diagnosis: Option<SocketDiagnosis>,
+    /// Orders sockets for connections that need no relay.
+    handover: Option<HandoverLine>,
     known: KnownCallers,
     /// The jobs that the inner thread has not finished.
     unfinished: AtomicUsize,
@@ -125,6 +129,7 @@ pub(crate) struct CallMonitor {
     turns: RoomLock,
     root: bool,
     doors: Option<DoorLine>,
+    handover: Option<HandoverLine>,
     drafts: ScriptDrafts,
 }
 
@@ -149,7 +154,13 @@ impl CallMonitor {
         }
         let turns = RoomLock::open(&watch.rights.places.home, watch.former_links.as_deref());
         let drafts = ScriptDrafts::default();
-        Ok(Self { processes, ruleset, watch, turns, root, doors, drafts })
+        let handover = None;
+        Ok(Self { processes, ruleset, watch, turns, root, doors, handover, drafts })
+    }
+
+    /// Lets programs have connected sockets of the host's network.
+    pub(crate) fn with_handover(self, handover: Option<HandoverLine>) -> Self {
+        Self { handover, ..self }
     }
 
     /// Starts the outer thread, which waits for the listener. Call this in the room's other
@@ -164,7 +175,7 @@ impl CallMonitor {
 
     /// The outer thread. If it ends, the listener closes and every watched call fails.
     fn receive(self, given: &Receiver<MonitorInputs>, keeper: Option<KeeperPost>) {
-        let Self { processes, ruleset, mut watch, turns, root, doors, drafts } = self;
+        let Self { processes, ruleset, mut watch, turns, root, doors, handover, drafts } = self;
         let (reads, of, sight) = (watch.reads, watch.processes, watch.sight.take());
         let Ok(held) = openat(&processes, "self/fd", HOLD, Mode::empty()) else { return };
         // With all its capabilities, root's monitor could follow paths that the caller may
@@ -184,6 +195,7 @@ impl CallMonitor {
             sight,
             doors,
             diagnosis,
+            handover,
             known: KnownCallers::default(),
             unfinished: AtomicUsize::new(0),
             inner_cpu: AtomicI32::new(-1),

@@ -11,6 +11,9 @@
 //! descriptor. So this holds for internet sockets too. A connect may block, so each has a
 //! thread of its own.
 //!
+//! A socket of another network namespace is refused: it comes from another room, or it was
+//! handed over (`handover.rs`) and may not be connected again.
+//!
 //! The server sees the user of the caller as its peer, and the number of the launcher
 //! instead of the caller's. Datagram sockets could send to any path without `connect`, so the
 //! filter permits none.
@@ -26,6 +29,7 @@ use super::MonitorState;
 use super::act::itself;
 use super::call::CallPath;
 use super::caller::CallingProcess;
+use super::handover::HandoverAttempt;
 use super::place::{CallPlace, PathFinder, hold};
 
 /// Connects that may wait at the same time.
@@ -54,10 +58,17 @@ pub(super) fn connect(shared: &Arc<MonitorState>, notice: &SeccompNotice) -> Res
         Some(path) => ConnectTarget::Socket(find_own_socket(shared, &caller, path)?),
         None => ConnectTarget::Address(address),
     };
-    // A descriptor of another network namespace comes from another room.
     if !shared.diagnosis.as_ref().is_some_and(|own| own.is_of_same_network(&facts)) {
-        return Err(Errno::ACCESS);
+        // A program may connect again to learn that it is connected.
+        let is_connected = rustix::net::getpeername(&socket).is_ok();
+        return Err(if is_connected { Errno::ISCONN } else { Errno::ACCESS });
     }
+    let attempt = match &target {
+        ConnectTarget::Address(to) => {
+            HandoverAttempt::new(shared, notice.pid, fd, facts.domain, to)
+        }
+        ConnectTarget::Socket(_) => None,
+    };
     if !sys::is_valid(&shared.listener, notice.id) {
         return Err(Errno::SRCH);
     }
@@ -67,7 +78,8 @@ pub(super) fn connect(shared: &Arc<MonitorState>, notice: &SeccompNotice) -> Res
     let (shared, id) = (shared.clone(), notice.id);
     let thread = std::thread::Builder::new().stack_size(64 * 1024);
     let started = thread.spawn(move || {
-        let done = target.connect(&shared, &socket);
+        let handed_over = attempt.and_then(|attempt| attempt.carry_out(&shared, id, &socket));
+        let done = handed_over.unwrap_or_else(|| target.connect(&shared, &socket));
         // A program that the caller starts next must find no copy of its descriptor.
         drop(socket);
         match done {

@@ -22,8 +22,12 @@
 //!   without a path, whatever the policy says. Otherwise `ENOSYS`, and libraries use files.
 //! - `socketpair` gives only connected stream and seqpacket pairs. A datagram pair could
 //!   `sendto` any pathname socket, past the refused `socket(AF_UNIX)`.
-//! - `MSG_FASTOPEN` needs no check. Without the right to make an internet socket there is
-//!   none to send on. With that right, connecting is allowed.
+//! - `MSG_FASTOPEN` needs no check in most rooms. Without the right to make an internet socket
+//!   there is none to send on. With that right, connecting is allowed. Where programs get
+//!   connected sockets of the host's network, it is refused: it could connect such a socket
+//!   again, past the monitor. There the filter also refuses source routes (`IP_OPTIONS`,
+//!   `IPV6_RTHDR`), with which packets of an allowed connection go to another host first, and
+//!   `listen` on such a socket fails because it is connected.
 //! - Extended attributes cannot be set (`EOPNOTSUPP`, as on a file system without them):
 //!   Landlock does not restrict `setxattr` by path.
 //! - The `chmod` family cannot set the set-user-id and set-group-id bits. This keeps honest
@@ -39,7 +43,7 @@ mod table;
 
 use clash_policy::FileCaps;
 
-use crate::plan::room::RoomInterior;
+use crate::plan::room::{RoomInterior, RoomPlan};
 use crate::plan::{NetworkMode, SandboxPlan, WatchPlan};
 
 pub(crate) use table::UnixFamily;
@@ -115,6 +119,8 @@ pub(crate) struct FilterSurface {
     pub(crate) inside: RoomInterior,
     /// The calls that the monitor carries out.
     pub(crate) watched: Option<WatchedCalls>,
+    /// Programs get connected sockets of the host's network.
+    pub(crate) handover: bool,
 }
 
 impl FilterSurface {
@@ -158,6 +164,7 @@ impl FilterSurface {
                 WatchPlan { reads: true, .. } => WatchedCalls::Opens,
                 WatchPlan { reads: false, .. } => WatchedCalls::Changes,
             }),
+            handover: room.is_some_and(RoomPlan::hands_over),
             frozen: room.is_none()
                 && !plan.grants.iter().any(|grant| grant.caps.intersects(FileCaps::CHANGE)),
         }
@@ -352,6 +359,12 @@ fn check(asm: &mut BpfAssembler, exits: &FilterExits, answer: CallAnswer) {
             asm.load(data::low(1));
             asm.jump(BpfTest::Equal(0), allow, eperm);
         }
+        CallAnswer::Send(argument) => {
+            asm.load(data::low(argument));
+            let refuse = JumpTarget::Label(exits.enotsup);
+            asm.jump(BpfTest::AnyBit(MSG_FASTOPEN), refuse, allow);
+        }
+        CallAnswer::SocketOption => source_routes(asm, allow, eperm),
         CallAnswer::Personality => {
             asm.load(data::low(0));
             asm.jump(BpfTest::Equal(u32::MAX), allow, JumpTarget::Next); // only asks
@@ -373,6 +386,30 @@ fn check(asm: &mut BpfAssembler, exits: &FilterExits, answer: CallAnswer) {
             socket_pair(asm, answer == CallAnswer::SocketpairUnix, allow, eacces);
         }
         CallAnswer::Socket { internet, unix } => socket(asm, internet, unix, allow, eacces),
+    }
+}
+
+const MSG_FASTOPEN: u32 = 0x2000_0000;
+const IP_OPTIONS: u32 = 4;
+/// `IPV6_2292RTHDR`, `IPV6_2292PKTOPTIONS` and `IPV6_RTHDR`.
+const V6_ROUTES: [u32; 3] = [5, 6, 57];
+
+/// Refuses options with which the caller chooses the way of packets.
+fn source_routes(asm: &mut BpfAssembler, allow: JumpTarget, refuse: JumpTarget) {
+    let [v4, v6] = [asm.label(), asm.label()];
+    asm.load(data::low(1));
+    let level = |level: i32| BpfTest::Equal(level.cast_unsigned());
+    asm.jump(level(libc::IPPROTO_IP), JumpTarget::Label(v4), JumpTarget::Next);
+    asm.jump(level(libc::IPPROTO_IPV6), JumpTarget::Label(v6), allow);
+    asm.place(v4);
+    asm.load(data::low(2));
+    asm.jump(BpfTest::Equal(IP_OPTIONS), refuse, allow);
+    asm.place(v6);
+    asm.load(data::low(2));
+    let mut left = V6_ROUTES.len();
+    for name in V6_ROUTES {
+        left -= 1;
+        asm.jump(BpfTest::Equal(name), refuse, if left == 0 { allow } else { JumpTarget::Next });
     }
 }
 

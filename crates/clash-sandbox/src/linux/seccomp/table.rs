@@ -56,6 +56,10 @@ pub(super) enum CallAnswer {
     },
     Socketpair,
     SocketpairUnix,
+    /// Allowed unless the flags in this argument connect a socket.
+    Send(u32),
+    /// Allowed unless it sets a source route.
+    SocketOption,
 }
 
 /// The unix sockets that a command may make.
@@ -128,6 +132,12 @@ pub(super) fn table(surface: FilterSurface) -> Vec<CallRow> {
     rows.push((libc::SYS_socket, "SYS_socket", socket));
     if surface.unix == UnixFamily::Connected {
         rows.push((libc::SYS_connect, "SYS_connect", Watch));
+    }
+    if surface.handover {
+        rows.push((libc::SYS_sendto, "SYS_sendto", Send(3)));
+        rows.push((libc::SYS_sendmsg, "SYS_sendmsg", Send(2)));
+        rows.push((libc::SYS_sendmmsg, "SYS_sendmmsg", Send(3)));
+        rows.push((libc::SYS_setsockopt, "SYS_setsockopt", SocketOption));
     }
     rows.extend(only_here(surface));
     rows

@@ -33,6 +33,7 @@ const CLOSED: FilterSurface = FilterSurface {
     frozen: false,
     inside: RoomInterior::Commands,
     watched: None,
+    handover: false,
 };
 const INTERNET: FilterSurface = FilterSurface { internet: true, ..CLOSED };
 const ROOM: FilterSurface =
@@ -366,6 +367,29 @@ fn own_unix_sockets_are_connected_by_the_monitor() {
     assert_eq!(ask(ROOM, libc::SYS_connect, [0; 6]), RET_ALLOW);
     let pair = |kind: u64| ask(OWN, libc::SYS_socketpair, [1, kind, 0, 0, 0, 0]);
     assert_eq!([pair(1), pair(2)], [RET_ALLOW, errno(libc::EACCES)]);
+}
+
+#[test]
+fn a_handed_over_socket_is_not_connected_again() {
+    const HANDS: FilterSurface =
+        FilterSurface { unix: UnixFamily::Connected, handover: true, ..ROOM };
+    let fast = 0x2000_0000;
+    let refused = errno(libc::EOPNOTSUPP);
+    for (number, at) in [(libc::SYS_sendto, 3), (libc::SYS_sendmsg, 2), (libc::SYS_sendmmsg, 3)] {
+        let mut args = [0; 6];
+        assert_eq!(ask(HANDS, number, args), RET_ALLOW);
+        args[at] = fast | libc::MSG_NOSIGNAL as u64;
+        assert_eq!([ask(HANDS, number, args), ask(ROOM, number, args)], [refused, RET_ALLOW]);
+    }
+    let option = |level: i32, name: u64| {
+        ask(HANDS, libc::SYS_setsockopt, [3, level as u64, name, 0, 0, 0])
+    };
+    let refused = errno(libc::EPERM);
+    assert_eq!(option(libc::IPPROTO_IP, 4), refused);
+    assert_eq!([5, 6, 57].map(|name| option(libc::IPPROTO_IPV6, name)), [refused; 3]);
+    for allowed in [(libc::IPPROTO_TCP, 4), (libc::IPPROTO_IP, 1), (libc::IPPROTO_IPV6, 26)] {
+        assert_eq!(option(allowed.0, allowed.1), RET_ALLOW);
+    }
 }
 
 #[test]

@@ -57,6 +57,8 @@ const NOTICE_ADD_FD: libc::c_ulong = 0x4018_2103;
 /// deadly signal interrupts the caller.
 pub(crate) const WITH_LISTENER: u64 = 1 << 3 | 1 << 5;
 
+/// `SECCOMP_ADDFD_FLAG_SETFD`
+const GIFT_REPLACES: u32 = 1;
 /// `SECCOMP_ADDFD_FLAG_SEND`, Linux 5.14
 const GIFT_IS_ANSWER: u32 = 2;
 
@@ -138,7 +140,18 @@ pub(crate) fn give(
     fd: &OwnedFd,
     close_on_exec: bool,
 ) -> NoticeResult<c_int> {
-    put(listener, id, fd, close_on_exec, 0)
+    put(listener, id, fd, close_on_exec, 0, 0)
+}
+
+/// Puts a descriptor in the place of the caller's descriptor with this number, as `dup3` does.
+pub(crate) fn replace_in_caller(
+    listener: &OwnedFd,
+    id: u64,
+    fd: &OwnedFd,
+    number: RawFd,
+    close_on_exec: bool,
+) -> NoticeResult<()> {
+    put(listener, id, fd, close_on_exec, GIFT_REPLACES, number.cast_unsigned()).map(drop)
 }
 
 /// As [`give`], and answers the call with the number.
@@ -148,7 +161,7 @@ pub(crate) fn answer_with(
     fd: &OwnedFd,
     close_on_exec: bool,
 ) -> NoticeResult<()> {
-    put(listener, id, fd, close_on_exec, GIFT_IS_ANSWER).map(drop)
+    put(listener, id, fd, close_on_exec, GIFT_IS_ANSWER, 0).map(drop)
 }
 
 /// Installs a descriptor in the caller and returns its number there
@@ -159,12 +172,13 @@ fn put(
     fd: &OwnedFd,
     close_on_exec: bool,
     flags: u32,
+    target: u32,
 ) -> NoticeResult<c_int> {
     let gift = RawGift {
         id,
         flags,
         source: fd.as_raw_fd().cast_unsigned(),
-        target: 0,
+        target,
         target_flags: if close_on_exec { libc::O_CLOEXEC.cast_unsigned() } else { 0 },
     };
     // SAFETY: the kernel reads a `struct seccomp_notif_addfd`.

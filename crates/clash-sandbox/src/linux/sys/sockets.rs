@@ -58,6 +58,14 @@ impl SocketFacts {
     }
 }
 
+/// True if a descriptor is an internet socket of the calling thread's network namespace.
+pub(crate) fn is_internet_socket_here(fd: &OwnedFd) -> bool {
+    let Ok(facts) = SocketFacts::of(fd) else { return false };
+    // Where the own network cannot be told, every internet socket counts.
+    matches!(facts.domain, libc::AF_INET | libc::AF_INET6)
+        && SocketDiagnosis::new().map_or(true, |own| own.is_of_same_network(&facts))
+}
+
 /// Connects a socket to an address as the caller gave it.
 pub(crate) fn connect_to(socket: &OwnedFd, address: &[u8]) -> SocketResult<()> {
     let length = address.len() as socklen_t;
