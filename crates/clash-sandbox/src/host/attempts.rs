@@ -23,7 +23,9 @@ use crate::plan::LANDLOCK_ABI_NEEDED;
 pub(super) use listener::has_outer_listener;
 use listener::{try_filter, try_listener};
 pub(super) use namespaces::{DomainState, find_domain_state, try_process_numbers, try_rooms};
-use namespaces::{gate_network, mount_namespace, overlay_mount, pid_namespace, room, user_namespace};
+use namespaces::{
+    gate_network, mount_namespace, overlay_mount, pid_namespace, room, user_namespace,
+};
 
 /// A step that failed in a child: its index in the attempt's list of steps, and the error
 /// number.

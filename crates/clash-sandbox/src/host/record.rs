@@ -137,7 +137,16 @@ pub(super) fn read_text(file: &Path) -> Option<String> {
 /// The text of one record. Leaves out the facts that every launch asks the kernel for.
 fn record_text(key: &str, host: &HostFacts) -> String {
     let HostFacts {
-        landlock_errata, notify, rooms, overlay, gate, cgroup, reflink, around, present, ..
+        landlock_errata,
+        notify,
+        rooms,
+        overlay,
+        gate,
+        cgroup,
+        reflink,
+        around,
+        present,
+        ..
     } = host;
     let rooms = match rooms {
         RoomSupport::Unprivileged => "unprivileged".to_owned(),

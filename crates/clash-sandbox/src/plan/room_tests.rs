@@ -5,7 +5,9 @@ use super::*;
 use crate::facts::{Facility, RoomSupport};
 use crate::planted::NoOtherSandboxes;
 use clash_policy::judge::{JudgeContext as Judged, judge};
-use clash_policy::{Effect, FileUse, HostPattern, NetRule, NetworkAccess, PathPattern, ProtectSettings};
+use clash_policy::{
+    Effect, FileUse, HostPattern, NetRule, NetworkAccess, PathPattern, ProtectSettings,
+};
 use insta::assert_snapshot;
 use proptest::prelude::*;
 use std::fs;
@@ -221,7 +223,8 @@ fn host_rules_are_refused_where_no_gate_can_be_made() {
     let world = RoomWorld::new();
     let mut bare = host();
     crate::host::simulate(&mut bare, "no-gate").unwrap();
-    let with = |net: NetworkAccess| Sandbox { net, ..sandbox(vec![rule(Effect::Allow, "r", "$PWD")]) };
+    let with =
+        |net: NetworkAccess| Sandbox { net, ..sandbox(vec![rule(Effect::Allow, "r", "$PWD")]) };
     let name = NetRule {
         host: HostPattern::Name("github.com".into()),
         ports: Vec::new(),
@@ -233,11 +236,7 @@ fn host_rules_are_refused_where_no_gate_can_be_made() {
     assert!(refusal.to_string().contains("gate cannot be made here: no veth"), "{refusal}");
     assert!(refusal.hint().unwrap().contains("modprobe veth"));
     // Ports of the loopback need no gate.
-    let local = NetRule {
-        host: HostPattern::Localhost,
-        ports: vec![8080],
-        ..name
-    };
+    let local = NetRule { host: HostPattern::Localhost, ports: vec![8080], ..name };
     world.plan(&with(hosts(local)), &bare).unwrap();
 }
 

@@ -95,10 +95,8 @@ impl HandoverAttempt {
         let line = shared.handover.as_ref()?;
         let to = read_address(domain, address)?;
         let (address, port) = (to.ip(), to.port());
-        line.wants(address, port).then(|| Self {
-            message: HandoverMessage { purpose: HandoverPurpose::Order, address, port, process },
-            number,
-        })
+        let message = HandoverMessage { purpose: HandoverPurpose::Order, address, port, process };
+        line.wants(address, port).then_some(Self { message, number })
     }
 
     /// Connects a socket of the host's network and puts it in the place of `socket`. `None` if
@@ -201,7 +199,8 @@ impl HandoverAttempt {
         let end = Instant::now() + most;
         loop {
             let left = end.saturating_duration_since(Instant::now());
-            let left = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
+            let left =
+                Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
             match poll(&mut [PollFd::new(given, PollFlags::OUT)], Some(&left)) {
                 Ok(0) => return Err(Errno::TIMEDOUT),
                 Ok(_) => break,

@@ -381,9 +381,8 @@ fn a_handed_over_socket_is_not_connected_again() {
         args[at] = fast | libc::MSG_NOSIGNAL as u64;
         assert_eq!([ask(HANDS, number, args), ask(ROOM, number, args)], [refused, RET_ALLOW]);
     }
-    let option = |level: i32, name: u64| {
-        ask(HANDS, libc::SYS_setsockopt, [3, level as u64, name, 0, 0, 0])
-    };
+    let option =
+        |level: i32, name: u64| ask(HANDS, libc::SYS_setsockopt, [3, level as u64, name, 0, 0, 0]);
     let refused = errno(libc::EPERM);
     assert_eq!(option(libc::IPPROTO_IP, 4), refused);
     assert_eq!([5, 6, 57].map(|name| option(libc::IPPROTO_IPV6, name)), [refused; 3]);
