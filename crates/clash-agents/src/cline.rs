@@ -111,7 +111,8 @@ const INTERNAL_TOOLS: &[(&str, &str)] = &[
     ("submit_and_exit", "TodoWrite"),
 ];
 
-/// A call with several commands is an error.
+/// The tool use in the words of policies. A call with several commands is an error, and so is
+/// a tool without the field that says what it touches. `None` for a question to the user.
 fn call(message: &HookMessage, context: &CallContext<'_>) -> ToolUseResult {
     let (tool, input) = (message.tool.as_str(), &message.input);
     if let Some((_, name)) = INTERNAL_TOOLS.iter().find(|(known, _)| *known == tool) {

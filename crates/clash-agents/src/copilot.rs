@@ -212,7 +212,7 @@ fn home(user: &UserContext) -> PathBuf {
     user.path_variable(variables::COPILOT_HOME).unwrap_or_else(|| user.home.join(".copilot"))
 }
 
-/// One file with hooks, for the user only.
+/// One file with hooks, for the user only: none for another scope.
 fn files(user: &UserContext, scope: &InstallScope) -> Vec<WiredFile> {
     // The client obeys a project's file only if the user trusts the folder.
     if *scope != InstallScope::User {

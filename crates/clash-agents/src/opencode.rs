@@ -274,7 +274,8 @@ mod tests {
         }
     }
 
-    /// The client reads the shell from each of these files and texts (OpenCode 1.18.33).
+    /// The client reads the shell from each of these files and texts, or may read it there
+    /// after it has replaced `{env:…}` and `{file:…}` (OpenCode 1.18.33).
     #[test]
     fn a_project_that_sets_the_shell_is_hostile() {
         for (file, text) in [

@@ -72,7 +72,7 @@ static FORMAT: HookFormat = HookFormat {
 /// Tools that ask the user something and touch nothing.
 const QUESTION_TOOLS: &[&str] = &["ask_user_question", "exit_plan_mode", "enter_plan_mode"];
 
-/// A command runs in its own directory.
+/// As for Claude Code. A command runs in its own `directory`, relative to the session's.
 fn call(message: &HookMessage, context: &CallContext<'_>) -> ToolUseResult {
     if QUESTION_TOOLS.contains(&message.tool.as_str()) {
         return Ok(None);

@@ -31,6 +31,8 @@ static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
 /// The exit status of a call that is not by the protocol.
 const BAD_REQUEST: u8 = 2;
 
+/// Answers one request. Runs nothing of a policy before its own limits are set. Without
+/// `--protocol=` it only says that `clash` calls it.
 fn main() -> ExitCode {
     limits::report_panics();
     let args: Vec<_> = std::env::args_os().skip(1).collect();

@@ -35,6 +35,8 @@ pub(crate) struct PolicySources {
 }
 
 impl PolicySources {
+    /// The files of one compilation, none read yet. A text of `replaced_texts` is used
+    /// instead of the file at its path.
     pub(crate) fn new(
         replaced_texts: Vec<ReplacedText>,
         claude_settings: Option<ClaudeSettingsDirs>,

@@ -75,7 +75,8 @@ impl DoorRequest {
         }
     }
 
-    /// `None` for bytes that are no message.
+    /// Reads one packet. `None` for bytes that are no message: an unknown kind, a wrong
+    /// length.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         match bytes.split_first()? {
             (&DESCRIPTORS, rest) => {

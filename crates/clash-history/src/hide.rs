@@ -5,26 +5,7 @@
 //! must survive. So this module removes only values whose name says that they are secret,
 //! passwords in addresses, private keys, and texts in the shape of a token.
 
-use crate::secret::{REDACTED, has_token_prefix, looks_random};
-
-/// Parts of names whose values are secrets.
-const SECRET_NAMES: &[&str] = &[
-    "password",
-    "passwd",
-    "passphrase",
-    "secret",
-    "token",
-    "apikey",
-    "api-key",
-    "api_key",
-    "access-key",
-    "access_key",
-    "private-key",
-    "private_key",
-    "credential",
-    "authorization",
-    "bearer",
-];
+use crate::secret::{REDACTED, SECRET_NAMES, has_token_prefix, looks_random};
 
 /// The text without secrets. `None` if it has none.
 pub fn hide_secrets(text: &str) -> Option<String> {

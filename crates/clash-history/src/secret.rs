@@ -78,12 +78,11 @@ const TOKEN_PREFIXES: &[&str] = &[
     "v1.0-",
 ];
 
-/// Parts of names whose values are secrets.
-const SECRET_NAMES: &[&str] = &[
+/// Parts of names whose values are certainly secrets.
+pub(crate) const SECRET_NAMES: &[&str] = &[
     "password",
     "passwd",
     "passphrase",
-    "pwd",
     "secret",
     "token",
     "apikey",
@@ -94,16 +93,15 @@ const SECRET_NAMES: &[&str] = &[
     "private-key",
     "private_key",
     "credential",
-    "auth",
+    "authorization",
     "bearer",
-    "cookie",
-    "session",
-    "signature",
-    "otp",
-    "pin",
 ];
 
-/// The text without possible secrets.
+/// Parts of names whose values may be secrets. Only [`redact`] looks for them.
+const DOUBTFUL_NAMES: &[&str] = &["pwd", "auth", "cookie", "session", "signature", "otp", "pin"];
+
+/// The text without possible secrets; white space stays. Also hides the word behind an option
+/// such as `--token`, and behind `Bearer`.
 pub fn redact(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut hide_next = false;
@@ -155,7 +153,7 @@ fn asks_for_secret(word: &str) -> bool {
 /// True if a name has a part such as `token`, in any case.
 fn named_like_secret(name: &str) -> bool {
     let name = name.to_lowercase();
-    SECRET_NAMES.iter().any(|part| name.contains(part))
+    SECRET_NAMES.iter().chain(DOUBTFUL_NAMES).any(|part| name.contains(part))
         || name.ends_with("_key")
         || name.ends_with("-key")
         || bare(&name) == "key"

@@ -306,7 +306,8 @@ fn loopback(touched: &TouchedResources, wanted: bool) -> impl Iterator<Item = &S
 }
 
 impl SandboxProposal {
-    /// The sandbox as policy text.
+    /// The sandbox as policy text, with comments above it: the day, the withheld files, the
+    /// hosts. An error if the name is no identifier.
     pub fn source(&self, name: &str, day: &str) -> Result<String, clash_syntax::SyntaxError> {
         let mut head = vec![format!(
             "What one run used, observed on {day}. Look through it before you use it."

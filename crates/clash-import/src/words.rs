@@ -58,7 +58,8 @@ pub(crate) struct CommandKeys {
     pub(crate) differs: Option<&'static str>,
 }
 
-/// Reads the text between the brackets of `Bash(…)`.
+/// Reads the text between the brackets of `Bash(…)`. A tail `:*`, ` *` or `*` permits further
+/// words. The reason why a text cannot be read is in `unread`.
 pub(crate) fn read(text: &str) -> CommandPattern {
     let text = text.trim();
     let (body, tail) = if let Some(body) = text.strip_suffix(":*") {

@@ -49,6 +49,8 @@ impl AddressKind {
         }
     }
 
+    /// The kind of an IPv4 address. Addresses of cloud metadata services come first:
+    /// 169.254.169.254 is `Metadata` and not `LinkLocal`.
     fn of_v4(address: Ipv4Addr) -> Self {
         let [a, b, c, _] = address.octets();
         match (a, b, c) {
@@ -63,6 +65,9 @@ impl AddressKind {
         }
     }
 
+    /// The kind of an IPv6 address. An address with an IPv4 address inside (mapped,
+    /// compatible, NAT64, 6to4) has the kind of that IPv4 address. Teredo and every block
+    /// that is not in use are `Reserved`.
     fn of_v6(address: Ipv6Addr) -> Self {
         let [a, b, c, d, _, _, g, h] = address.segments();
         let embedded = |high: u16, low: u16| {

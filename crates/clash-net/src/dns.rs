@@ -86,7 +86,9 @@ pub fn read_query(message: &[u8]) -> Option<DnsQuery> {
 }
 
 impl DnsQuery {
-    /// The message that answers this query.
+    /// The message that answers this query: its number and question again, and at most
+    /// `MAX_ADDRESSES` addresses of the kind that was asked for. Without such addresses it is
+    /// an empty answer without an error.
     pub fn answer(&self, answer: &DnsAnswer) -> Vec<u8> {
         let (code, addresses, seconds): (u16, &[IpAddr], u32) = match answer {
             DnsAnswer::Addresses { addresses, seconds } => (0, addresses, *seconds),

@@ -29,6 +29,8 @@ pub struct Authority {
 }
 
 impl Authority {
+    /// Reads `name`, `name:port`, `1.2.3.4:port` or `[::1]:port`. `None` if the host is
+    /// neither an address nor a permitted name, or the port is no number.
     pub fn parse(text: &str) -> Option<Self> {
         if let Some(rest) = text.strip_prefix('[') {
             let (host, port) = rest.split_once(']')?;
@@ -236,6 +238,8 @@ impl RequestStream {
         rest.get(head.bytes.saturating_sub(before)..).unwrap_or_default()
     }
 
+    /// Takes one whole line of a body in chunks: the length of the next chunk, or a line of
+    /// the trailer, whose end lets the next request begin.
     fn end_line(&mut self, line: &[u8]) -> Result<(), HttpError> {
         let text = std::str::from_utf8(line).map_err(|_| HttpError::Malformed)?;
         let text = text.strip_suffix("\r\n").ok_or(HttpError::Malformed)?;

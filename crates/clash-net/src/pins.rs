@@ -18,7 +18,8 @@ pub(crate) struct Pins {
 }
 
 impl Pins {
-    /// Returns true if the pair is new.
+    /// Adds a pin, and returns true if it is new. Forgets the oldest name of an address with
+    /// `MAX_NAMES_OF_ADDRESS` names, and the oldest pins beyond `MAX_PINS`.
     pub(crate) fn add(&mut self, name: &DomainName, address: IpAddr) -> bool {
         let address = address.to_canonical();
         let names = self.names.entry(address).or_default();
@@ -39,6 +40,7 @@ impl Pins {
         true
     }
 
+    /// Removes one pin from both maps. `order` keeps its entry.
     fn forget(&mut self, name: &DomainName, address: IpAddr) {
         if let Some(names) = self.names.get_mut(&address) {
             names.retain(|known| known != name);

@@ -64,6 +64,8 @@ pub struct ConnectionRecord {
 }
 
 impl ConnectionRecord {
+    /// The record of a refused attempt, without program, name, address and port. The caller
+    /// fills in those that it knows.
     pub fn denied(denial: Denial) -> Self {
         Self {
             program: None,

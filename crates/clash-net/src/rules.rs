@@ -36,6 +36,9 @@ pub enum AddressVerdict {
 }
 
 impl HostRules {
+    /// The rules of `net`, and the ports on which the gate must listen: those of every rule
+    /// that allows or asks, and the usual ports for a rule or a default without ports. Rules
+    /// about `localhost` need no port here.
     pub fn new(net: NetworkAccess) -> Self {
         let (rules, default): (&[NetRule], Effect) = match &net {
             NetworkAccess::Hosts { rules, default } => (rules, *default),

@@ -70,24 +70,29 @@ impl UpstreamProxy {
     }
 }
 
+/// Decodes `%XX` in the credentials of a proxy's URL. A `%` without two digits behind it
+/// stays as it is.
 fn unescape(text: &str) -> Vec<u8> {
-    let mut bytes = text.bytes();
+    let mut rest = text.as_bytes();
     let mut plain = Vec::new();
-    while let Some(byte) = bytes.next() {
-        let digit = |byte: Option<u8>| byte.and_then(|byte| char::from(byte).to_digit(16));
-        match byte {
-            b'%' => match (digit(bytes.next()), digit(bytes.next())) {
+    let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|it| u8::try_from(it).ok());
+    while let [first, after @ ..] = rest {
+        rest = after;
+        plain.push(match after {
+            [high, low, behind @ ..] if *first == b'%' => match (digit(*high), digit(*low)) {
                 (Some(high), Some(low)) => {
-                    plain.push(u8::try_from(high << 4 | low).unwrap_or(b'?'))
+                    rest = behind;
+                    high << 4 | low
                 }
-                _ => plain.push(b'%'),
+                _ => b'%',
             },
-            byte => plain.push(byte),
-        }
+            _ => *first,
+        });
     }
     plain
 }
 
+/// Base64 with padding (RFC 4648).
 fn base64(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::new();
@@ -129,7 +134,8 @@ impl Upstream {
         servers
     }
 
-    /// The names and addresses of the hosts file.
+    /// The pairs of the hosts file, one for each name of a line. Skips lines without an
+    /// address, and names that [`DomainName`] refuses. Empty if the file cannot be read.
     pub(crate) fn hosts(&self) -> Vec<(IpAddr, DomainName)> {
         let text = read(&self.hosts_file).unwrap_or_default();
         let mut found = Vec::new();
@@ -164,6 +170,7 @@ mod tests {
         );
         assert_eq!(UpstreamProxy::parse("socks5://x:1", ""), None);
         assert!(!UpstreamProxy::parse("x:1", "*").unwrap().covers("a"));
+        assert_eq!(unescape("50%x%4"), b"50%x%4");
         assert_eq!(base64(b"a"), "YQ==");
         assert_eq!(base64(b"ab"), "YWI=");
     }

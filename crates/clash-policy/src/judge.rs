@@ -32,7 +32,8 @@ pub struct JudgeContext<'a> {
 }
 
 impl<'a> JudgeContext<'a> {
-    /// A machine without links, baseline and cage, for lints and tests.
+    /// A context without links, baseline and cage, with the project as working directory.
+    /// Callers that know the disk replace these fields.
     pub fn without_disk(places: &'a PolicyPlaces) -> Self {
         let (cwd, links) = (&places.project, &NoLinks);
         Self { places, cwd, links, baseline: &[], cage: &[], lent: None }

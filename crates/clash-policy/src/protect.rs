@@ -212,6 +212,8 @@ const fn length_bit(length: usize) -> u64 {
 /// For each first letter of an entry: the lengths that its first name may have.
 static LENGTHS: [u64; 256] = lengths();
 
+/// For each first letter, the lengths of the first names of the list as bits. A name of
+/// another length or letter begins no entry; most names are ruled out by this alone.
 #[expect(clippy::indexing_slicing, reason = "computed when this is compiled")]
 const fn lengths() -> [u64; 256] {
     let mut lengths = [0; 256];

@@ -252,7 +252,8 @@ fn plan_with_or_without_cache_mounts(
     make_with_mounts(&request, host, report).map(|plan| SandboxPlan { redirects, ..plan })
 }
 
-/// As [`plan_with_or_without_cache_mounts`], where each `cache()` is a mount.
+/// The plan, with each `cache()` as a mount: gathers the grants, chooses the tier, and plans
+/// its parts. Refuses rules that this host cannot enforce. Adds its remarks to `report`.
 fn make_with_mounts(
     request: &PlanRequest<'_>,
     host: &HostFacts,

@@ -22,6 +22,7 @@ use clash_policy::{Effect, FileCaps, FileUse, JudgeContext, Sandbox};
 use clash_sandbox::disk::Disk;
 use clash_sandbox::door::DoorDirectory;
 
+use crate::decision::readable_in_a_room;
 use crate::dirs::{Dirs, create_private, write_private};
 use crate::env;
 use crate::policy::LoadedPolicy;
@@ -53,13 +54,14 @@ pub(crate) struct DoorSet {
 
 impl DoorSet {
     /// The doors of a sandbox on this machine, as its list names them. Makes them anew if the
-    /// list is missing or out of date. Fails if the program `clash-door` is missing.
+    /// list is missing or out of date, and only then decodes the policy's sandboxes and looks at
+    /// the disk. Fails if the program `clash-door` is missing.
     pub(crate) fn prepare(
         dirs: &Dirs,
         policy: &LoadedPolicy,
         sandbox: &Sandbox,
         is_default: bool,
-        world: &JudgeContext<'_>,
+        project: &Path,
     ) -> Result<Self, DoorError> {
         let all = dirs.doors();
         let list = all.join(list_name(policy, sandbox, is_default));
@@ -70,9 +72,15 @@ impl DoorSet {
         let is_restricted = |name: &str| {
             ruled.rules_about(name).is_some_and(|rules| rules.strictest > Effect::Allow)
         };
-        let sandboxes = policy.sandboxes().map_err(DecideError::from)?;
-        let sandboxes = sandboxes.iter().map(|sandbox| sandbox.to_sandbox());
-        let sandboxes = sandboxes.collect::<Result<Vec<_>, _>>().map_err(DecideError::from)?;
+        let sandboxes = policy.owned_sandboxes().map_err(DecideError::from)?;
+        let disk = Disk::default();
+        let places = dirs.places_unseen(project, &disk);
+        let baseline = readable_in_a_room();
+        let world = &JudgeContext {
+            links: &disk,
+            baseline: &baseline,
+            ..JudgeContext::without_disk(&places)
+        };
         let executable = |path: &Path, rules: &RuledProgram| {
             let named = sandboxes.iter().filter(|other| rules.sandboxes.contains(&other.name));
             std::iter::once(sandbox).chain(named).any(|sandbox| can_execute(sandbox, path, world))
@@ -439,20 +447,11 @@ pub(crate) fn named_doors(
     policy: &LoadedPolicy,
 ) -> Result<Vec<NamedDoor>, DecideError> {
     let ruled = ruled_programs(policy.ir())?;
-    let sandboxes = policy.sandboxes()?;
-    let sandboxes = sandboxes.iter().map(|sandbox| sandbox.to_sandbox());
-    let sandboxes = sandboxes.collect::<Result<Vec<Sandbox>, _>>()?;
+    let sandboxes = policy.owned_sandboxes()?;
     let disk = Disk::default();
     // The rights of a sandbox to credentials do not depend on the project.
     let places = dirs.places_unseen(Path::new("/"), &disk);
-    let world = JudgeContext {
-        places: &places,
-        cwd: Path::new("/"),
-        links: &disk,
-        baseline: &[],
-        cage: &[],
-        lent: None,
-    };
+    let world = JudgeContext { links: &disk, ..JudgeContext::without_disk(&places) };
     let mut doors = Vec::new();
     for room in &sandboxes {
         for program in &room.doors {

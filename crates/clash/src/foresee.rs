@@ -107,6 +107,9 @@ enum ShownUse {
 }
 
 impl ShownUse {
+    /// The block that this use of a file or host will meet in the sandbox. `None` if it is
+    /// permitted, and in cases of doubt: a missing file that is only read, a path below /tmp
+    /// that the room shows as another directory. Reads file names and links, changes nothing.
     fn block(self, at: &ForeseenAt<'_>, sandbox: &Sandbox) -> Option<BlockFacts> {
         use clash_policy::LinkResolver;
         if sandbox.unrestricted {
@@ -154,6 +157,8 @@ impl ShownUse {
     }
 }
 
+/// The files and hosts that the words of a command name. Empty for every program that is in
+/// none of the four tables. Options are skipped with their first word only.
 fn uses_of(at: &ForeseenAt<'_>, command: &ShellCommand) -> Vec<ShownUse> {
     let Some((program, words)) = command.words.split_first() else { return Vec::new() };
     let Some(program) = program.known().and_then(program_name) else { return Vec::new() };

@@ -92,6 +92,8 @@ pub(crate) fn blocks_in(place: &EndedCommand<'_>, output: &str) -> Vec<BlockFact
     found
 }
 
+/// A block of the limit of files, if the line speaks of a quota and the sandbox has such a
+/// limit.
 fn blocked_files(sandbox: &Sandbox, line: &str) -> Option<BlockFacts> {
     let is_quota = line.to_ascii_lowercase().contains(QUOTA);
     let most = sandbox.limits.most_files().filter(|_| is_quota)?;
@@ -109,6 +111,9 @@ fn blocked_files(sandbox: &Sandbox, line: &str) -> Option<BlockFacts> {
     })
 }
 
+/// A block of the first path in the line that the sandbox refuses. The path may stand before
+/// or behind the words of refusal, or anywhere if it is absolute. After `ENOENT`, a missing
+/// file counts only if the command wanted to make it.
 fn blocked_path(place: &EndedCommand<'_>, line: &str) -> Option<BlockFacts> {
     let lower = line.to_ascii_lowercase();
     let (at, refusal) = REFUSALS.iter().enumerate().find_map(|(at, said)| {
@@ -279,7 +284,8 @@ fn granted(place: &EndedCommand<'_>, path: &Path, needs: FileCaps) -> Option<boo
         lent: None,
     };
     let path = disk.real(path);
-    let caged = needs.contains(FileCaps::WRITE) && cage.iter().any(|caged| path.starts_with(caged));
+    let caged =
+        needs.intersects(FileCaps::CHANGE) && cage.iter().any(|caged| path.starts_with(caged));
     let file = FileUse { path, needs, caseless: false };
     let verdict = judge(place.sandbox, &file, &world).ok()?;
     Some(verdict.effect == Effect::Allow && !caged)
@@ -318,6 +324,8 @@ fn first_path(after: &str) -> Option<PathBuf> {
     (!path.is_empty() && path.len() < 4096).then(|| PathBuf::from(path))
 }
 
+/// A block of the network, if the line speaks of a failed lookup or connection and the
+/// sandbox does not allow the host. Without `http://` in the line it is port 443.
 fn blocked_network(sandbox: &Sandbox, line: &str) -> Option<BlockFacts> {
     if sandbox.net == NetworkAccess::Allow {
         return None;

@@ -28,7 +28,9 @@ impl OncePermit {
         write_private(&session.dir.join(DIR).join(random_name()?), &text)
     }
 
-    /// Removes and returns a permit for this script.
+    /// Removes and returns a permit for this script: the same text, or the same after secrets
+    /// are hidden, because the trace has only that form. `None` if there is no such permit or
+    /// its file cannot be removed.
     pub(crate) fn take(session: &Session, script: &str) -> Option<Self> {
         for entry in fs::read_dir(session.dir.join(DIR)).ok()?.flatten() {
             let permit: Option<Self> =

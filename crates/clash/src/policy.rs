@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use clash_agents::settings_for_policies;
+use clash_policy::Sandbox;
 use clash_policy::fnv::fnv_hash;
 use clash_policy::ir::{CheckedImage, IrError, IrImage, SandboxRef};
 use clash_policy::rule::LayerKind;
@@ -117,6 +118,11 @@ impl LoadedPolicy {
             }
         }
         Ok(known)
+    }
+
+    /// The sandboxes of [`Self::sandboxes`] in their owned form, in the same order.
+    pub(crate) fn owned_sandboxes(&self) -> Result<Vec<Sandbox>, IrError> {
+        self.sandboxes()?.into_iter().map(|sandbox| sandbox.to_sandbox()).collect()
     }
 
     /// The cached image, if it is intact, no input has changed, and it was made from exactly

@@ -69,7 +69,9 @@ impl ExtraRight {
         }
     }
 
-    /// The right as a grant to a sandbox.
+    /// The right as a grant to a sandbox. A directory on disk is granted with everything in
+    /// it, any other path alone. For a protected path, the grant also takes its entry off the
+    /// list of protected paths. An error for a path that is not text and for a wrong port.
     pub(crate) fn grant(&self, sandbox: &str, project: &Path) -> Result<SandboxGrant, String> {
         let mut grant = SandboxGrant {
             sandbox: sandbox.to_owned(),
@@ -161,6 +163,8 @@ fn split_port(host: &str) -> Result<(String, Vec<u16>), String> {
     Ok((name.to_owned(), vec![port]))
 }
 
+/// The pattern for one host: `localhost`, exactly one address, or a name with the names below
+/// it.
 fn host_pattern(host: &str) -> HostPattern {
     if HostPattern::Localhost.matches(host) {
         return HostPattern::Localhost;

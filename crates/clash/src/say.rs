@@ -84,7 +84,7 @@ fn default_place(effect: Effect, span: &PolicySpan) -> String {
     if span.file.starts_with('@') { effect.to_string() } else { format!("{effect} ({span})") }
 }
 
-/// File rights in words, for example `read, write`.
+/// File rights in words, in the order of `rwcdx`, for example `read, write`.
 pub(crate) fn words(caps: FileCaps) -> String {
     let names = [
         (FileCaps::READ, "read"),

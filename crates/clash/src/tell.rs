@@ -94,7 +94,8 @@ fn described(sandbox: &Sandbox) -> String {
 /// A text for the model lists this many paths or hosts.
 const MAX_LISTED: usize = 6;
 
-/// The network of a sandbox in words.
+/// The network of a sandbox in words. Of host rules, it names only allowed hosts, at most
+/// `MAX_LISTED`.
 fn net(net: &NetworkAccess) -> String {
     match net {
         NetworkAccess::Deny => "it has no network".to_owned(),

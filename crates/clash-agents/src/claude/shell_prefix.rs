@@ -91,7 +91,9 @@ const GIT_GREP: &str = concat!(
     r#"'command' 'git' ${1+"$@"}; }"#
 );
 
-/// Reads the whole string; see the steps above.
+/// Reads the whole string; see the steps above. `session_env` is the text of the session's
+/// environment files, if the caller could read them. `None` if any byte differs from the
+/// client's wrapper.
 fn read(shell_string: &str, session_env: Option<&str>) -> Option<WrappedCommand> {
     let mut rest = WrapperReader(shell_string);
     let mut sources = Vec::new();

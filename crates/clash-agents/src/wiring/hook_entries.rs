@@ -81,7 +81,7 @@ pub(crate) struct HookEntries {
 }
 
 impl SettingsEdit for HookEntries {
-    /// Only clash's hooks before a tool call.
+    /// The command lines of clash's hooks before a tool call, as the client runs them.
     fn commands(&self, text: &str) -> Result<Vec<HookCommand>, SettingsError> {
         let judging = |name: &str| {
             let events = self.format.events.iter();

@@ -451,7 +451,8 @@ impl JsonScan<'_> {
         self.peek()
     }
 
-    /// Reads one value.
+    /// Reads one value. Takes any other word for a literal without looking at its letters:
+    /// serde has parsed the text before.
     fn value(&mut self) -> Option<JsonNode> {
         let first = self.skip_space()?;
         let start = self.at;

@@ -36,7 +36,7 @@ impl OneKey {
         Err(SettingsError::WrongType { what: "the file".into(), expected: "an object", line })
     }
 
-    /// The index of the member and its value.
+    /// The index of the member and its value. An error if the key is there twice.
     fn find<'d>(
         &self,
         document: &'d JsonDocument<'_>,

@@ -154,7 +154,8 @@ struct TomlScan<'a> {
 }
 
 impl TomlScan<'_> {
-    /// Follows one event of the parser.
+    /// Follows one event of the parser: collects the keys, the value and the brackets of the
+    /// current statement, and ends it at a line end outside brackets.
     fn take(&mut self, event: &Event) {
         let span = event.span();
         match event.kind() {
@@ -176,7 +177,7 @@ impl TomlScan<'_> {
         }
     }
 
-    /// Ends the statement at `at`.
+    /// Ends the statement at `at`, which is behind its line end, and begins the next.
     fn end(&mut self, at: usize) {
         if at == self.start {
             return;

@@ -100,6 +100,8 @@ impl From<HttpError> for ConnectionFault {
 pub(super) type StepResult = Result<FlowState, ConnectionFault>;
 
 impl Connection {
+    /// A connection of the room without a server, a name or a deadline. Switches Nagle's
+    /// algorithm off for the socket.
     pub(super) fn new(socket: OwnedFd, stage: Stage, peer: Option<SocketAddr>) -> Self {
         let _ = set_tcp_nodelay(&socket, true);
         Self {
@@ -198,6 +200,10 @@ impl Connection {
         checked.map(|()| pass)
     }
 
+    /// Checks the head of one HTTP request, and takes its host as the connection's name if
+    /// the address was pinned for it. An error without a host, with `CONNECT`, with a full
+    /// URL of another host, with another port than the connection's, with a host that has no
+    /// pin for this address, and after the last head that `heads_left` permits.
     fn check_head(&mut self, head: &RequestHead) -> Result<(), ConnectionFault> {
         if let Some(left) = &mut self.heads_left {
             *left = left.checked_sub(1).ok_or(HttpError::ProxyForm)?;
@@ -228,6 +234,9 @@ impl Connection {
         result
     }
 
+    /// Moves bytes in both directions once. Towards the server, requests pass only after
+    /// their check. `Busy`: there may be more to move at once. `Done`: both directions have
+    /// ended.
     fn relay_with(&mut self, server: &mut Endpoint, memory: &mut RelayMemory) -> StepResult {
         let up = match (self.inspection, &self.requests) {
             (Inspection::Guess, None) => self.guess(server, memory)?,
@@ -271,7 +280,9 @@ impl Connection {
         }
     }
 
-    /// As `pump`, with a look at every request.
+    /// Moves bytes from the client to the server like `pump`. Reads every request on the way
+    /// and passes only bytes that belong to checked ones. A forbidden request is an error;
+    /// its bytes never reach the server.
     fn pump_requests(
         &mut self,
         server: &mut Endpoint,
@@ -301,7 +312,10 @@ impl Connection {
         Ok(FlowState::Busy)
     }
 
-    /// Looks whether the server agrees to another protocol.
+    /// Looks, without taking them, at the first bytes of the server's answer after a request
+    /// for another protocol. With status 101, the client's bytes are no longer read as
+    /// requests; with another final status they are. Then passes the bytes that waited for
+    /// this.
     fn watch_switch(
         &mut self,
         server: &mut Endpoint,

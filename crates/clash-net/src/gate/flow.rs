@@ -55,6 +55,7 @@ impl RelayMemory {
         Self { buffer: vec![0; BUFFER_BYTES], spare: Vec::new(), pipes: 0, held: 0 }
     }
 
+    /// A free pipe, or a new one up to `MAX_PIPES`. `None`: the caller copies instead.
     fn pipe(&mut self) -> Option<PipePair> {
         if let Some(pair) = self.spare.pop() {
             return Some(pair);
@@ -180,7 +181,9 @@ impl Flow {
         }
     }
 
-    /// Moves bytes until one side has to wait.
+    /// Moves bytes until one side has to wait (`Waiting`), the reader's end has been passed
+    /// on (`Done`), or `TURNS` rounds are over (`Busy`), so that one fast connection does not
+    /// hold up the others. Uses a pipe if the last read was large.
     pub(super) fn pump(
         &mut self,
         from: &mut Endpoint,
@@ -215,6 +218,8 @@ impl Flow {
         FlowState::Done
     }
 
+    /// Moves bytes from the socket into the pipe with `splice`. The pipe is held until
+    /// `flush` has emptied it, or goes back to the spare ones if nothing was moved.
     fn fill_pipe(
         &mut self,
         pipe: PipePair,
@@ -241,6 +246,8 @@ impl Flow {
         Ok(())
     }
 
+    /// Reads into the shared buffer and sends it at once. Holds the rest if the receiver
+    /// takes only a part.
     fn copy(
         &mut self,
         from: &mut Endpoint,

@@ -134,7 +134,9 @@ impl<H: GateHost> Gate<H> {
         self.send_query(Token::new(TokenKind::Lookup, at, turn), false);
     }
 
-    /// Sends the query to the next server.
+    /// Sends the query to the next name server, or by TCP (`by_stream`) to the server that
+    /// was asked last. Skips servers that cannot be reached at once. After `ROUNDS` rounds
+    /// over all servers the lookup ends with `ServerFailure`.
     fn send_query(&mut self, token: Token, by_stream: bool) {
         let Some(lookup) = self.lookups.get(token.slot, token.turn) else { return };
         loop {
@@ -181,6 +183,9 @@ impl<H: GateHost> Gate<H> {
         self.send_query(token, false);
     }
 
+    /// Reads the answer of a name server. Bytes that do not answer this query are dropped,
+    /// and the lookup waits on. A truncated answer is asked for again by TCP. A failure or a
+    /// closed port leads to the next server.
     pub(super) fn continue_lookup(&mut self, token: Token) {
         let Some(lookup) = self.lookups.get(token.slot, token.turn) else { return };
         let Some(socket) = &lookup.socket else { return };
@@ -214,6 +219,8 @@ impl<H: GateHost> Gate<H> {
         }
     }
 
+    /// Ends a lookup: judges the addresses, keeps the answer in the cache for its time, and
+    /// gives it to all that wait for it. A full cache is emptied first.
     fn end_lookup(&mut self, token: Token, answer: DnsAnswer) {
         let Some(lookup) = self.lookups.take(token.slot, token.turn) else { return };
         self.timers.remove(&(lookup.until, token));

@@ -181,6 +181,9 @@ pub struct Gate<H> {
 }
 
 impl<H: GateHost> Gate<H> {
+    /// A gate with all its listeners, which answers nothing before [`Gate::run`]. Pins the
+    /// names of the host's hosts file. Where a rule names addresses, listens on every address
+    /// of its ports.
     pub fn new(
         host: H,
         rules: HostRules,
@@ -247,7 +250,9 @@ impl<H: GateHost> Gate<H> {
         Ok(gate)
     }
 
-    /// Carries connections until the room ends.
+    /// Carries connections until the launcher or the keeper lets the gate go. Then waits at
+    /// most `DELIVERY_TIME` for open connections to deliver their data, and closes and
+    /// records those that are left.
     pub fn run(&mut self, control: impl AsFd) -> Result<(), Errno> {
         self.queue.watch(control.as_fd(), Token::new(TokenKind::Control, 0, 0))?;
         self.pin_few_names();
@@ -283,6 +288,8 @@ impl<H: GateHost> Gate<H> {
         Ok(())
     }
 
+    /// Passes one event to the part of the gate that its token names. An event of `control`,
+    /// or the end of a descriptor that the host has given, begins the gate's end.
     fn handle(&mut self, token: Token, flags: EventFlags, control: std::os::fd::BorrowedFd<'_>) {
         match token.kind {
             TokenKind::Control => match self.host.control() {
@@ -325,6 +332,7 @@ impl<H: GateHost> Gate<H> {
         self.answer_datagrams();
     }
 
+    /// Ends every wait whose time has come: of connections, lookups and questions.
     fn run_timers(&mut self, now: Instant) {
         while let Some((when, token)) = self.timers.first().copied() {
             if when > now {
@@ -437,6 +445,9 @@ impl<H: GateHost> Gate<H> {
         }
     }
 
+    /// Accepts at most `MAX_ACCEPTED` connections of one listener. With `MAX_CONNECTIONS`
+    /// open, or without free descriptors, all listeners pause, and further connections wait
+    /// in the kernel's queue.
     fn accept(&mut self, at: usize) {
         for _ in 0..MAX_ACCEPTED {
             if self.connections.len() >= MAX_CONNECTIONS {
@@ -554,6 +565,9 @@ impl<H: GateHost> Gate<H> {
         true
     }
 
+    /// Reads the user's answer to a question about a host. Only `y` in time allows it; an
+    /// error, a closed pipe and `too_late` deny. The answer holds for the room. Continues the
+    /// lookups and connections that waited for it.
     fn take_answer(&mut self, token: Token, too_late: bool) {
         let Some(question) = self.questions.take(token.slot, token.turn) else { return };
         self.queue.forget(&question.answer);

@@ -33,6 +33,8 @@ const REPEAT_PAUSE: std::time::Duration = std::time::Duration::from_secs(1);
 const MAX_WAITING: usize = 256;
 
 impl<H: GateHost> Gate<H> {
+    /// Reads at most `MAX_TURNS` queries of the room's resolver by UDP, and answers them now
+    /// or later. Drops messages that are no query.
     pub(super) fn answer_datagrams(&mut self) {
         const MAX_TURNS: usize = 64;
         let mut buffer = [0; MAX_MESSAGE_BYTES];
@@ -48,7 +50,8 @@ impl<H: GateHost> Gate<H> {
         }
     }
 
-    /// Answers a query, now or later.
+    /// Answers a query, now or later. `localhost` is the room's own loopback. A name that
+    /// [`DomainName`] refuses does not exist.
     pub(super) fn resolve(
         &mut self,
         query: &DnsQuery,
@@ -67,6 +70,9 @@ impl<H: GateHost> Gate<H> {
         self.resolve_name(&name, query.kind, waiter, source);
     }
 
+    /// Answers a query by the rules: denied names do not exist for the room, others wait for
+    /// the user's answer, allowed ones are looked up. Of an allowed name, only IPv4 and IPv6
+    /// addresses are looked up; other records are empty.
     pub(super) fn resolve_name(
         &mut self,
         name: &DomainName,
@@ -103,6 +109,8 @@ impl<H: GateHost> Gate<H> {
         None
     }
 
+    /// Answers that a name does not exist, or that it is empty if a rule allows names below
+    /// it. Records the refusal, at most once in `REPEAT_PAUSE` for each name.
     fn deny_name(
         &mut self,
         name: &DomainName,
@@ -145,7 +153,9 @@ impl<H: GateHost> Gate<H> {
         self.asked.waiting.push((name.clone(), waiter, program));
     }
 
-    /// The user has answered a question.
+    /// Continues the queries for a host that waited for the user's answer: looks the name up
+    /// if the rules now allow it, and otherwise answers that it does not exist, with one
+    /// record.
     pub(super) fn resume_after_answer(&mut self, host: &str) {
         let (ready, rest): (Vec<_>, Vec<_>) = std::mem::take(&mut self.asked.waiting)
             .into_iter()

@@ -98,6 +98,8 @@ impl EventQueue {
         let _ = epoll::delete(&self.epoll, fd);
     }
 
+    /// Waits for events until `until`, or without an end, and puts them into `into`, which it
+    /// empties first. A signal ends the wait early, without events.
     pub(super) fn wait(
         &mut self,
         until: Option<Instant>,

@@ -22,7 +22,9 @@ use crate::rules::AddressVerdict;
 const ESTABLISHED: &[u8] = b"HTTP/1.1 200 Connection established\r\n\r\n";
 
 impl<H: GateHost> Gate<H> {
-    /// Reads a query that arrives by TCP.
+    /// Reads a query that arrives by TCP, after the last answer has left. The query is
+    /// answered later, outside this step. A message that is too long or no query ends the
+    /// connection.
     pub(super) fn read_stream_query(
         &mut self,
         connection: &mut Connection,
@@ -150,6 +152,9 @@ impl<H: GateHost> Gate<H> {
         self.settle(token, connection, result);
     }
 
+    /// Dials the first address of a name for a client of the proxy. After `CONNECT` it tells
+    /// the client that the tunnel is there, and reads the name inside (TLS or HTTP) before it
+    /// dials.
     fn start_proxied(
         &mut self,
         connection: &mut Connection,
@@ -218,6 +223,8 @@ impl<H: GateHost> Gate<H> {
         Some(found.clone())
     }
 
+    /// Asks the user's own proxy for a tunnel to the connection's name or address, with the
+    /// proxy's credentials, and reads its answer.
     pub(super) fn begin_tunnel(&mut self, connection: &mut Connection, token: Token) -> StepResult {
         let host = match (&connection.name, connection.address) {
             (Some(name), _) => name.clone(),
@@ -241,6 +248,8 @@ impl<H: GateHost> Gate<H> {
         self.read_tunnel_answer(connection, token)
     }
 
+    /// Reads the answer of the user's own proxy up to the empty line. A status of 2xx begins
+    /// the relay; any other answer, or more than 16 KiB, counts as an unreachable host.
     pub(super) fn read_tunnel_answer(
         &mut self,
         connection: &mut Connection,

@@ -23,6 +23,10 @@ const DIAL_TIME: Duration = Duration::from_secs(10);
 const MAX_CANDIDATES: usize = 4;
 
 impl<H: GateHost> Gate<H> {
+    /// Begins a connection that a listener has accepted: for the resolver, the proxy, a port
+    /// of the host's loopback, or an address outside. The last kind is judged by the rules
+    /// first, and closed if they refuse it. The client then has `HELLO_TIME` for its first
+    /// bytes.
     pub(super) fn take_connection(
         &mut self,
         listener: usize,
@@ -117,6 +121,7 @@ impl<H: GateHost> Gate<H> {
         self.finish(connection, Some(ConnectionFault::Denied(denial)));
     }
 
+    /// Replaces the connection's deadline and its timer. `None`: it may wait without an end.
     pub(super) fn set_deadline(
         &mut self,
         connection: &mut Connection,
@@ -133,6 +138,9 @@ impl<H: GateHost> Gate<H> {
         connection.deadline = until;
     }
 
+    /// Handles the end of a connection's time: dials its next address, refuses it if it
+    /// waited for the user, and ends it if the client or the server said nothing in time. A
+    /// connection that is being relayed goes on.
     pub(super) fn expire(&mut self, token: Token, now: Instant) {
         let Some(mut connection) = self.connections.lift(token.slot, token.turn) else { return };
         if connection.deadline.is_none_or(|until| until > now) {
@@ -148,7 +156,8 @@ impl<H: GateHost> Gate<H> {
         self.settle(token, connection, result);
     }
 
-    /// Continues a connection after an event.
+    /// Continues a connection after an event of its client or its server, and ends it if it
+    /// is done or broken.
     pub(super) fn advance(&mut self, token: Token, flags: EventFlags) {
         let Some(mut connection) = self.connections.lift(token.slot, token.turn) else { return };
         let end = match token.kind {
@@ -165,6 +174,8 @@ impl<H: GateHost> Gate<H> {
         self.settle(token, connection, result);
     }
 
+    /// Does the work of the connection's stage as far as it goes without waiting. `Done` ends
+    /// the connection; an error ends it with a record.
     pub(super) fn step(&mut self, connection: &mut Connection, token: Token) -> StepResult {
         match &connection.stage {
             Stage::Hello => {
@@ -226,6 +237,8 @@ impl<H: GateHost> Gate<H> {
         self.try_next(connection, token, Errno::HOSTUNREACH)
     }
 
+    /// Closes the socket to the server, and dials the next candidate address without waiting.
+    /// Without one the connection fails with the last error.
     fn try_next(&mut self, connection: &mut Connection, token: Token, error: Errno) -> StepResult {
         if let Some(old) = connection.server.take() {
             self.queue.forget(&old.socket);

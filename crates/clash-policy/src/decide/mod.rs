@@ -176,6 +176,11 @@ pub fn default_sandbox(ir: IrImage<'_>) -> Result<Sandbox, DecideError> {
     Ok(DecidingLayers::read(ir)?.default_sandbox().to_sandbox()?)
 }
 
+/// The name of the default sandbox. Decodes nothing else.
+pub fn default_sandbox_name(ir: IrImage<'_>) -> Result<&str, DecideError> {
+    Ok(DecidingLayers::read(ir)?.default_sandbox().name()?)
+}
+
 /// A policy and the action that it decides.
 struct Decider<'x, 'a> {
     stack: DecidingLayers<'a>,
@@ -423,6 +428,7 @@ impl<'a> Decider<'_, 'a> {
 }
 
 impl DecisionPart {
+    /// One part of a decision, from its ruling. An error if the image is damaged.
     fn new(ruling: PartRuling<'_>, what: String) -> Result<Self, DecideError> {
         let sandbox = ruling.sandbox.map(|sandbox| sandbox.name()).transpose()?;
         Ok(Self {

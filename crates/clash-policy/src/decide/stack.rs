@@ -161,7 +161,8 @@ impl<'a> DecidingLayers<'a> {
         ChosenSandbox { sandbox: named.unwrap_or(self.default_sandbox), named: named.is_some() }
     }
 
-    /// The ruling if no rule matches.
+    /// The ruling if no rule matches: the default effect of the strongest layer that sets
+    /// one, in the default sandbox.
     pub(super) fn by_default(&self) -> PartRuling<'a> {
         let (effect, layer, rule) = self.default;
         let room = self.default_room();

@@ -93,6 +93,7 @@ impl ImageSection {
         Self::Strings,
     ];
 
+    /// The number of words of one record of a section.
     const fn words(self) -> usize {
         match self {
             Self::Inputs => 13,

@@ -201,6 +201,7 @@ impl<'a> SourceFileRef<'a> {
         self.0.text(0)
     }
 
+    /// The state of the file when the policy was compiled. `None` if the file did not exist.
     pub fn stamp(&self) -> IrResult<Option<SourceStamp>> {
         if self.0.word(2)? == 0 {
             return Ok(None);
@@ -269,6 +270,8 @@ impl<'a> LayerRef<'a> {
         Ok((start..start.saturating_add(count)).map(move |index| SandboxRef::at(ir, index)))
     }
 
+    /// The whole layer in its owned form. `everywhere` and `grants` are empty: the compiler
+    /// has already put them into groups and sandboxes.
     fn to_layer(self) -> IrResult<Layer> {
         let default_sandbox = self.default_sandbox()?.map(|s| s.name()).transpose()?;
         Ok(Layer {

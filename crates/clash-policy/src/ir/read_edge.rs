@@ -35,6 +35,7 @@ pub enum EdgeMatcher {
 }
 
 impl<'a> EdgeRef<'a> {
+    /// Reads the key of one record. An unknown subject or matcher is damage.
     pub(super) fn from_record(record: ImageRecord<'a>) -> IrResult<Self> {
         let code = record.word(0)?;
         let subject = KeySubject::ALL.into_iter().find(|s| subject_code(*s) == code);
@@ -84,6 +85,7 @@ impl<'a> EdgeRef<'a> {
         HostPattern::from_blob(self.extra)
     }
 
+    /// The key's pattern in its owned form.
     pub fn pattern(&self) -> IrResult<KeyPattern> {
         let text = || self.text.to_owned();
         Ok(match self.matcher {

@@ -265,6 +265,7 @@ impl ImageWriter {
         self.push(ImageSection::Nodes, &[0, 0, 0, 0, rule + 1, effect, 0, 0, 0, 0, 0])
     }
 
+    /// Writes the record of a rule, and returns its number.
     fn rule(&mut self, rule: &PolicyRule, sandbox_code: &dyn Fn(&Option<String>) -> u32) -> u32 {
         let [reason, reason_len] = self.text(rule.reason.as_deref().unwrap_or_default());
         let mut words = vec![

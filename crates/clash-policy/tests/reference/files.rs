@@ -112,8 +112,10 @@ pub(crate) fn judge(
     named.or(equal().next()).copied().unwrap_or((Effect::Allow, None))
 }
 
-/// The answer of the longest host rule that covers the port, or of the default. An allow
-/// without ports covers 22, 80 and 443.
+/// The answer of the longest host rule that covers the port, or of the default, with the line
+/// of the rule. Of equally long rules the strictest counts, then the last. An allow without
+/// ports covers 80 and 443, and 22 for git hosts and addresses; `localhost`, and a deny or
+/// ask without ports, cover every port.
 pub(crate) fn host(sandbox: &Sandbox, host: &str, port: u16) -> (Effect, Option<u32>) {
     let (effect, rule) = match &sandbox.net {
         NetworkAccess::Deny => (Effect::Deny, None),

@@ -62,7 +62,8 @@ const GATED: HelperMessage = *b"gn";
 const RULES: HelperMessage = *b"ru";
 
 impl HelperProcess {
-    /// Starts the helper. A failure only costs time.
+    /// Starts the helper on another CPU. `None` if it cannot be started; the launcher then
+    /// does its work, which only costs time.
     pub(crate) fn start(network: HelperNetwork) -> Option<Self> {
         let (unix, stream) = (AddressFamily::UNIX, SocketType::STREAM);
         let (answer, told) = socketpair(unix, stream, SocketFlags::CLOEXEC, None).ok()?;

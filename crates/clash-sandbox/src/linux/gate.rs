@@ -37,7 +37,9 @@ pub(crate) struct GateProcess {
 }
 
 impl GateProcess {
-    /// Call this in the host's network.
+    /// Forks the gate's process, which waits for its sockets (see [`GateProcess::give`]).
+    /// Call this in the host's network, which the process keeps. The process blocks signals
+    /// of the terminal.
     pub(crate) fn start(
         net: &NetworkAccess,
         service: Option<&dyn GateService>,
@@ -95,6 +97,11 @@ impl Drop for GateProcess {
     }
 }
 
+/// The life of the gate's process. It gives up standard input, output and its working
+/// directory, and takes as many descriptors as the hard limit permits. It waits for the
+/// gate's sockets on `control`; without them it ends. Then it carries connections until the
+/// launcher shuts `control` down, gives up standard error, and reports that everything is
+/// delivered. Without a `service` it records and asks nothing, and dials directly.
 fn serve(
     control: &OwnedFd,
     net: &NetworkAccess,
@@ -141,6 +148,9 @@ impl GateHost for OutsideHost<'_> {
         find_program(self.launcher?, source)
     }
 
+    /// Asks the user in a child process, while the gate goes on. The pipe returned gets `y`
+    /// or `n`; it closes without a byte if the child fails. `None` if there is no user to
+    /// ask.
     fn ask(&mut self, question: &GateQuestion) -> Option<OwnedFd> {
         let service = self.service.filter(|service| service.can_ask())?;
         let (answer, told) = pipe_with(PipeFlags::CLOEXEC).ok()?;
@@ -156,6 +166,9 @@ impl GateHost for OutsideHost<'_> {
         }
     }
 
+    /// Reads one message of the launcher or keeper, and reaps children that asked the user.
+    /// `End` if the launcher or the keeper has shut its side down. `EndsWith` never comes
+    /// from here.
     fn control(&mut self) -> ControlEvent {
         // Children that asked the user.
         while matches!(rustix::process::wait(WaitOptions::NOHANG), Ok(Some(_))) {}
@@ -228,6 +241,8 @@ fn describe_program(pid: i32) -> Option<RoomProgram> {
     Some(RoomProgram { name: name.or_else(short)?, words })
 }
 
+/// The processes that descend from `first`, read from /proc, without `first` itself. At most
+/// `MAX_PROCESSES` are followed. A process that ends meanwhile is left out with its children.
 fn descendants(first: i32) -> Vec<i32> {
     let (mut found, mut seen) = (vec![first], HashSet::from([first]));
     let mut at = 0;

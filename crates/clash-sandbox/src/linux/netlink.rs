@@ -58,6 +58,8 @@ pub(crate) fn join_networks(
     Ok(())
 }
 
+/// Makes the veth link: `net0` in the room, whose routing socket this is, and `gate` in the
+/// gate's namespace. Neither end is up yet.
 fn make_link(room: &OwnedFd, gate_namespace: &OwnedFd) -> Result<(), Errno> {
     let flags = libc::NLM_F_CREATE | libc::NLM_F_EXCL;
     let mut message = RouteMessage::new(libc::RTM_NEWLINK, flags);
@@ -104,6 +106,8 @@ enum RouteKind {
     Local(bool),
 }
 
+/// Adds one route to the main table: the default route through an address, or the rule that
+/// every address is local.
 fn add_route(socket: &OwnedFd, kind: RouteKind) -> Result<(), Errno> {
     let flags = libc::NLM_F_CREATE | libc::NLM_F_EXCL;
     let mut message = RouteMessage::new(libc::RTM_NEWROUTE, flags);
@@ -198,7 +202,8 @@ impl RouteMessage {
         self.put(start, &length.to_ne_bytes());
     }
 
-    /// Sends the message and reads the kernel's answer.
+    /// Sends the message and waits for the kernel's answer. The error is the one that the
+    /// kernel reports.
     fn exchange(mut self, socket: &OwnedFd) -> Result<(), Errno> {
         let length = u32::try_from(self.length).unwrap_or(0);
         self.put(0, &length.to_ne_bytes());

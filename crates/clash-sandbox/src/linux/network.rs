@@ -53,6 +53,9 @@ pub(crate) fn make_gated_network() -> Result<GateDescriptors, Errno> {
 }
 
 impl GateDescriptors {
+    /// Makes the gate's sockets in the present network namespace: resolver and proxy are
+    /// bound, and listen. The two packet sockets, and everything of IPv6, may be missing.
+    /// Allocates nothing, because the helper process calls it.
     fn make() -> Result<Self, Errno> {
         let mut all = [const { None }; MOST];
         let flags = SocketFlags::CLOEXEC;
@@ -116,6 +119,8 @@ impl GateDescriptors {
         sys::send(std::os::fd::AsRawFd::as_raw_fd(&to), &message, &mut with).map(drop)
     }
 
+    /// Receives sockets that [`GateDescriptors::send`] has sent with this word. `None` if the
+    /// other side has closed or sent anything else.
     pub(crate) fn receive(from: BorrowedFd<'_>, word: [u8; 2]) -> Option<Self> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST))];
         let mut with = RecvAncillaryBuffer::new(&mut space);
@@ -139,7 +144,7 @@ impl GateDescriptors {
         Some(Self { all })
     }
 
-    /// The sockets as the gate takes them.
+    /// The sockets as the gate takes them. `None` without those of the resolver.
     pub(crate) fn into_sockets(self, loopback: Vec<(u16, TcpListener)>) -> Option<GateSockets> {
         let mut all = self.all.into_iter();
         let mut next = || all.next().flatten();

@@ -63,7 +63,9 @@ pub(crate) struct PortCrossing {
 }
 
 impl PortCrossing {
-    /// Call this in the host's network.
+    /// Listens on the served ports of the host's loopback, and starts the processes that the
+    /// room's network needs: a forwarder for reached ports, the gate for host rules. Call
+    /// this in the host's network, which the processes keep.
     pub(crate) fn start(
         room: &RoomPlan,
         service: Option<&dyn GateService>,
@@ -366,6 +368,8 @@ enum ForwarderMessage {
     End { is_orderly: bool },
 }
 
+/// Waits for one message of the launcher: a listener with its port, or the end. An end
+/// without a word is the launcher's death.
 fn receive(control: &OwnedFd) -> io::Result<ForwarderMessage> {
     let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut with = RecvAncillaryBuffer::new(&mut space);

@@ -21,7 +21,8 @@ pub(crate) struct ExecTarget {
 }
 
 impl ExecTarget {
-    /// Fails if a text contains a NUL byte.
+    /// The program with its arguments and environment as C strings. Behind a door, argument 0
+    /// is the name under which the door was started. Fails if a text contains a NUL byte.
     pub(crate) fn new(command: &LaunchCommand) -> Result<Self, LaunchError> {
         let name = command.door.as_ref().map_or(&command.program, |door| &door.name);
         let args = std::iter::once(name).chain(&command.args);

@@ -86,6 +86,9 @@ fn replaced(setting: &GitSetting, added: &[&GitSetting]) -> bool {
         && added.iter().any(|new| new.full_name() == setting.full_name())
 }
 
+/// True if a command may add this setting, given the settings of before. A branch gets a
+/// remote only if it has none, and a remote a URL only if it has none and the URL is on
+/// another machine. Every other setting must be on the list of harmless ones.
 fn may_be_added(setting: &GitSetting, old: &[GitSetting]) -> bool {
     let (name, value) = (setting.name.as_str(), setting.value.as_str());
     let known = |names: &dyn Fn(&GitSetting) -> bool| old.iter().any(names);

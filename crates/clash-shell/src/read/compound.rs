@@ -150,7 +150,8 @@ impl ScriptParser<'_> {
         }
     }
 
-    /// The rest of `case`, up to `esac`.
+    /// The rest of `case`, up to `esac`. `;&` and `;;&` count as bash only, and end an arm as
+    /// `;;` does.
     fn case_command(&mut self) -> ParseOutcome<CompoundCommand> {
         self.blanks();
         let word = self.word(WordPlace::Argument)?;

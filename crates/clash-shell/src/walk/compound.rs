@@ -6,7 +6,10 @@ use super::state::{VariableValue, is_number};
 use super::{ScriptWalker, SourceText};
 
 impl ScriptWalker {
-    /// Walks a compound command. Its redirections are a command without words.
+    /// Walks a compound command. Its redirections become a command without words. Each branch
+    /// and body is walked once, as commands that may not run: afterwards only facts that hold
+    /// on every path are known. Before a loop, variables that it sets are forgotten, so the
+    /// one walk stands for every round. A subshell leaves the state as it was.
     pub(super) fn compound(
         &mut self,
         source: &SourceText,

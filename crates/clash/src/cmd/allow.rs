@@ -63,6 +63,9 @@ enum LackingAccess {
 }
 
 impl Args {
+    /// Finds the refused action, says what it lacks, asks how long it may have that (unless
+    /// an option says so), grants it, and records this in the trace. Refused inside a
+    /// sandbox.
     pub(crate) fn run(self, out: &mut CommandOutput) -> Result<u8, Failure> {
         refuse_inside()?;
         let dirs = Dirs::from_env()?;
@@ -96,6 +99,8 @@ impl Args {
     }
 }
 
+/// The latest action that was denied, blocked or asked about, among the last 200 of each of
+/// the five newest sessions. It stops at the newest session that has one.
 fn last_refused(sessions: &[PathBuf]) -> Result<ActionStory, Failure> {
     let mut found: Option<ActionStory> = None;
     let filter = ActionFilter::default();
@@ -116,6 +121,9 @@ fn last_refused(sessions: &[PathBuf]) -> Result<ActionStory, Failure> {
     found.ok_or_else(|| Failure::new("no action was refused or asked about yet"))
 }
 
+/// The access that an action lacks. If the action ran, it is the right behind the last block
+/// that the trace has a record of; an error if no command can grant it, for example a
+/// protected path. Otherwise it is a rule for the action itself.
 fn lacking(story: &ActionStory, project: &Path, home: &Path) -> Result<LackingAccess, Failure> {
     if story.effect != "deny"
         && let Some((record, block)) =
@@ -148,6 +156,7 @@ fn lacking(story: &ActionStory, project: &Path, home: &Path) -> Result<LackingAc
     Ok(LackingAccess::Rule { tool: tool.to_owned(), words })
 }
 
+/// The lacking access in one sentence, for the user and for the trace.
 fn sentence(story: &ActionStory, lacking: &LackingAccess, home: &Path) -> String {
     let what = say::brief(&story.what);
     match lacking {
@@ -178,6 +187,9 @@ fn ask(how: ChangeOptions) -> Result<Option<AllowedFor>, Failure> {
     })
 }
 
+/// Gives the access. Once: leaves a slip in the session for the next run of the same script;
+/// only a command can have one. For the session or longer: changes the policy of the session
+/// or of the user, with the usual preview and question. Returns the exit status.
 fn grant(
     out: &mut CommandOutput,
     dirs: &Dirs,

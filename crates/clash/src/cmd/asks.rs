@@ -38,6 +38,7 @@ pub(crate) struct AnswerArgs {
 }
 
 impl AsksArgs {
+    /// Lists the questions that wait, or follows them (`--follow`). Changes nothing.
     pub(crate) fn run(self, out: &mut CommandOutput) -> Result<u8, Failure> {
         let dirs = Dirs::from_env()?;
         if self.follow {

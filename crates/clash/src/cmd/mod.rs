@@ -140,6 +140,7 @@ pub(crate) fn main(args: &[OsString]) -> u8 {
 }
 
 impl ClashVerb {
+    /// Runs the verb, and returns the exit status.
     fn run(self, out: &mut CommandOutput) -> Result<u8, Failure> {
         match self {
             Self::Init(args) => args.run(out),

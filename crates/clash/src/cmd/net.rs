@@ -29,6 +29,8 @@ pub(crate) struct Args {
 }
 
 impl Args {
+    /// Prints the host rules and the last connections of each sandbox named, or with `log`
+    /// the last connections of all. Compiles the policy of the current project if it must.
     pub(crate) fn run(self, out: &mut CommandOutput) -> Result<u8, Failure> {
         let dirs = Dirs::from_env()?;
         if self.names == ["log"] {
@@ -50,6 +52,7 @@ impl Args {
         Ok(crate::exit::OK)
     }
 
+    /// Prints the last connections of all sessions, one line each.
     fn show_log(&self, dirs: &Dirs, out: &mut CommandOutput) -> Result<u8, Failure> {
         let recent = latest(dirs, self.n, |record| !self.denied || is_denied(record))?;
         for record in &recent {
@@ -89,6 +92,8 @@ fn latest(
     Ok(found.split_off(first))
 }
 
+/// One connection in a line: time, effect, program, host, sandbox, and the bytes moved unless
+/// it was denied.
 fn line_of(record: &TraceRecord) -> String {
     let connection = record.connection.clone().unwrap_or_default();
     let host = match connection.port {
@@ -139,6 +144,8 @@ fn rules_of(sandbox: &Sandbox) -> Vec<(String, String, Effect)> {
     all
 }
 
+/// The ports of a rule. Without ports of its own, an allow covers the web ports, and port 22
+/// for git hosts and addresses.
 fn ports_of(rule: &NetRule) -> String {
     if !rule.ports.is_empty() {
         let ports: Vec<String> = rule.ports.iter().map(u16::to_string).collect();
@@ -156,6 +163,7 @@ fn ports_of(rule: &NetRule) -> String {
     }
 }
 
+/// Prints the rules of a sandbox and its last connections.
 fn show(out: &mut CommandOutput, sandbox: &Sandbox, recent: &[TraceRecord]) -> std::io::Result<()> {
     out.line(format!("sandbox {} ({})", sandbox.name, sandbox.span))?;
     for (host, ports, effect) in rules_of(sandbox) {

@@ -28,6 +28,7 @@ impl Args {
     }
 }
 
+/// Prints the rooms as a table whose columns are as wide as their longest cell.
 fn print(out: &mut CommandOutput, rooms: &[RunningRoom]) -> std::io::Result<()> {
     if rooms.is_empty() {
         return out.line("no room runs in the background");
@@ -48,6 +49,8 @@ fn print(out: &mut CommandOutput, rooms: &[RunningRoom]) -> std::io::Result<()> 
     Ok(())
 }
 
+/// The cells of one room. The command is one line of at most 60 characters, without control
+/// characters.
 fn row(room: &RunningRoom) -> [String; 7] {
     let record = &room.record;
     let ports: Vec<String> = room.ports.iter().map(u16::to_string).collect();
@@ -81,6 +84,7 @@ fn brief_age(age: Duration) -> String {
     }
 }
 
+/// The fields of `--json` for one room.
 fn as_json(room: &RunningRoom) -> Value {
     let record = &room.record;
     json!({

@@ -92,6 +92,8 @@ impl SessionSummary {
 }
 
 impl Args {
+    /// Lists the sessions with a trace, oldest first, or shows one: by id, otherwise the
+    /// newest. Reads each trace as a whole; changes nothing.
     pub(crate) fn run(self, out: &mut CommandOutput) -> Result<u8, Failure> {
         let dirs = Dirs::from_env()?;
         let sessions = traced_sessions(&dirs)?;

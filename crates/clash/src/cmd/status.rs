@@ -243,6 +243,7 @@ impl StatusScreen {
         Ok(())
     }
 
+    /// The fields of `--json`: the subjects of the screen in the same order.
     fn as_json(&self) -> Value {
         let layer = |layer: &Layer| json!({"layer": layer.kind.word(), "origin": layer.origin, "trusted": layer.trusted});
         let policy = match &self.policy {

@@ -24,6 +24,8 @@ pub(crate) struct Args {
 }
 
 impl Args {
+    /// Ends the rooms that the ids, the session or `--all` name, and waits for their end. An
+    /// error if an id names no room that runs; the other rooms have ended then.
     pub(crate) fn run(self, out: &mut CommandOutput) -> Result<u8, Failure> {
         let dirs = Dirs::from_env()?;
         let is_session = |record: &RoomRecord| match (&self.session, &record.session) {

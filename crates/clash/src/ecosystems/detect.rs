@@ -67,7 +67,9 @@ pub(crate) fn detect(root: &Path) -> DetectedProject {
     walk(root, MAX_ENTRIES)
 }
 
-/// As [`detect`], with another limit of names.
+/// As [`detect`], with another limit of names. Also looks at the programs of CI files.
+/// Toolchains come in the order of [`ECOSYSTEMS`]; `complete` is false if the walk stopped at
+/// the limit.
 fn walk(root: &Path, most: usize) -> DetectedProject {
     let mut found = DetectedProject { complete: true, ..DetectedProject::default() };
     let mut marked: Vec<(&'static Ecosystem, PathBuf)> = Vec::new();

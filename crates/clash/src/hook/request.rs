@@ -60,6 +60,8 @@ impl RightRequest {
         Self::of_words(&words, cwd, home).map(Some).ok_or(HookError::Request)
     }
 
+    /// Reads the words after `clash request`: at least one option with its value, then `--`
+    /// and the command. `None` if anything else is there. Makes paths absolute from `cwd`.
     fn of_words(words: &[String], cwd: &Path, home: &Path) -> Option<Self> {
         let dashes = words.iter().position(|word| word == "--")?;
         let (options, command) = words.split_at_checked(dashes)?;

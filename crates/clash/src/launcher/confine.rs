@@ -6,7 +6,7 @@ use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 
-use clash_policy::decide::{SandboxMix, default_sandbox};
+use clash_policy::decide::{SandboxMix, default_sandbox_name};
 use clash_policy::{FileCaps, JudgeContext, PolicyPlaces, ProcessLifetime, Sandbox, steering};
 use clash_sandbox::disk::Disk;
 use clash_sandbox::door::{DoorDirectory, DoorService};
@@ -25,7 +25,7 @@ use super::door::{self, DoorPlace, RoomDoors, real_file};
 use super::gate::GateLedger;
 use super::named_commands::NamedCommands;
 use super::{LauncherError, Never, RequestedCommand};
-use crate::decision::{DecisionError, readable_in_a_room};
+use crate::decision::DecisionError;
 use crate::doors::{self, DoorSet};
 use crate::env;
 use crate::in_force::PolicySandboxes;
@@ -43,18 +43,6 @@ struct RoomAdditions<'a> {
 }
 
 impl LaunchContext {
-    /// Plans the sandbox and becomes the command. Without a host it is this machine's.
-    pub(super) fn confine(
-        &self,
-        host: Option<HostFacts>,
-        sandbox: &Sandbox,
-        extra: &[PathGrant],
-        command: &RequestedCommand<'_>,
-        doors: Option<&RoomDoors<'_>>,
-    ) -> Result<Never, LauncherError> {
-        self.confine_with(host, sandbox, extra, command, doors, env::all().collect())
-    }
-
     /// Plans the sandbox of a command behind a door, with doors of its own, and becomes the
     /// command.
     pub(super) fn confine_behind_door(
@@ -79,7 +67,7 @@ impl LaunchContext {
             },
         })?;
         let command = RequestedCommand { file: file.map(Arc::new), ..command.clone() };
-        self.confine_with(None, sandbox, &[], &command, doors.as_ref(), environment)
+        self.confine(None, sandbox, &[], &command, doors.as_ref(), environment)
     }
 
     /// The doors of a room. `None` if it needs none.
@@ -95,19 +83,9 @@ impl LaunchContext {
         if room.unrestricted || is_in_room_of_root() {
             return Ok(None);
         }
-        let default = default_sandbox(policy.ir()).map_err(DecisionError::from)?;
-        let is_default = default.name == room.name;
-        let disk = Disk::default();
-        let places = self.dirs.places_unseen(&self.project, &disk);
-        let world = JudgeContext {
-            places: &places,
-            cwd: &self.project,
-            links: &disk,
-            baseline: &readable_in_a_room(),
-            cage: &[],
-            lent: None,
-        };
-        let set = DoorSet::prepare(&self.dirs, policy, room, is_default, &world)?;
+        let default = default_sandbox_name(policy.ir()).map_err(DecisionError::from)?;
+        let is_default = default == room.name;
+        let set = DoorSet::prepare(&self.dirs, policy, room, is_default, &self.project)?;
         if set.directories.is_empty() {
             return Ok(None);
         }
@@ -126,9 +104,11 @@ impl LaunchContext {
         }))
     }
 
-    /// Plans the sandbox, records the launch, and becomes the command in it. An unrestricted
-    /// sandbox is not planned. Returns only on failure.
-    fn confine_with(
+    /// Plans the sandbox, records the launch, and becomes the command in it. Without `host`, the
+    /// facts are those of this machine. The command gets the variables of `environment` that the
+    /// sandbox does not hold back. An unrestricted sandbox is not planned. Returns only on
+    /// failure.
+    pub(super) fn confine(
         &self,
         host: Option<HostFacts>,
         sandbox: &Sandbox,
@@ -262,14 +242,7 @@ impl LaunchContext {
         given: Vec<(OsString, OsString)>,
     ) -> Vec<(OsString, OsString)> {
         let (mut env, _) = clash_sandbox::environment::scrub(given.into_iter(), &sandbox.env);
-        let world = JudgeContext {
-            places,
-            cwd: &self.project,
-            links: disk,
-            baseline: &[],
-            cage: &[],
-            lent: None,
-        };
+        let world = JudgeContext { links: disk, ..JudgeContext::without_disk(places) };
         if steering::reads_credentials(sandbox, &world) {
             env.retain(|(name, value)| !clash_sandbox::environment::names_program(name, value));
         }

@@ -446,7 +446,10 @@ struct DoorLaunch<'a> {
 }
 
 impl DoorLaunch<'_> {
-    /// Becomes the command. Returns only on failure.
+    /// Becomes the command: restricts this process to the sandbox of the command's rule and
+    /// executes the program with the visitor's descriptors above 2. Returns only on failure,
+    /// after a message on standard error. Refuses if the working directory is no longer the
+    /// visitor's.
     fn run(&self, visitor: &DoorVisitor) {
         let Some((_, args)) = visitor.arguments.split_first() else { return };
         let door = CommandOfDoor {

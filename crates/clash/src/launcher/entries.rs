@@ -73,12 +73,13 @@ pub(crate) fn launch_in_named(
         // This entry is for trying a sandbox out.
         let command =
             RequestedCommand { may_detach: false, ..RequestedCommand::new("", program, args) };
-        context.confine(host, &sandbox, &[], &command, None)
+        context.confine(host, &sandbox, &[], &command, None, env::all().collect())
     };
     status(run())
 }
 
-/// The sandbox of this name in the policy.
+/// The sandbox of this name in the policy, the strongest layer first. The error for an
+/// unknown name lists the known ones.
 pub(crate) fn sandbox_named(policy: &LoadedPolicy, name: &str) -> Result<Sandbox, LauncherError> {
     let mut known = Vec::new();
     for sandbox in policy.sandboxes().map_err(PolicyError::from)? {

@@ -41,6 +41,8 @@ const PROXY_VARIABLES: [&str; 6] =
 const EXCEPT_VARIABLES: [&str; 2] = ["no_proxy", "NO_PROXY"];
 
 impl<'a> GateLedger<'a> {
+    /// The gate's service for one command. Reads the user's own proxy from the environment; a
+    /// proxy that cannot be read counts as none.
     pub(super) fn new(
         context: &'a LaunchContext,
         sandbox: &'a Sandbox,

@@ -45,6 +45,7 @@ use clash_sandbox::launch::CommandOfDoor;
 use clash_sandbox::plan::PathGrant;
 
 use crate::approval::ApprovalSlip;
+use crate::env;
 use clash_agents::Agent;
 use context::LaunchContext;
 use named_commands::NamedCommands;
@@ -134,7 +135,7 @@ impl LaunchContext {
         let doors = self.doors(&policy, &room, mix.as_ref(), answers, mode, 0)?;
         let is_push = door::is_push(command.script);
         let doors = doors.map(|doors| door::RoomDoors { is_push, ..doors });
-        self.confine(None, &room, &extra()?, command, doors.as_ref())
+        self.confine(None, &room, &extra()?, command, doors.as_ref(), env::all().collect())
     }
 
     /// Takes the approval of a script from the session; `None` if the source has none. Fails

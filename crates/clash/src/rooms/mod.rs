@@ -108,6 +108,9 @@ impl RecordedRoom {
         Ok(Self { state, record, held: Mutex::new(None) })
     }
 
+    /// Writes the record of a room under a new short id. The file is locked before it gets
+    /// its name, so a reader never sees a record of a living room without a lock. Returns the
+    /// directory, the locked file and the id.
     fn write(&self, room: &LeftRoom) -> io::Result<(OwnedFd, File, String)> {
         match mkdirat(&self.state, DIR, Mode::from_raw_mode(0o700)) {
             Ok(()) | Err(Errno::EXIST) => {}
@@ -269,6 +272,10 @@ pub(crate) fn stop_session(dirs: &Dirs, session: &str) -> Vec<RoomRecord> {
     stop_within(dirs, is_own, MAX_SESSION_STOP_TIME, false)
 }
 
+/// Sends SIGTERM to the keepers of the rooms meant and waits for their end, at most `most`.
+/// With `kills`, then sends SIGKILL and waits for their end without a limit. Returns the
+/// records of all rooms meant, also of those that still run. Removes the records of rooms
+/// that have ended.
 fn stop_within(
     dirs: &Dirs,
     is_meant: impl Fn(&RoomRecord) -> bool,

@@ -32,6 +32,7 @@ impl ProcessList {
         found.into_iter().chain(commands).map(|process| process.pid).collect()
     }
 
+    /// The processes that descend from `root`, without it.
     fn descendants(&self, root: u32) -> Vec<&SeenProcess> {
         let mut known = HashSet::from([root]);
         let mut found: Vec<&SeenProcess> = Vec::new();

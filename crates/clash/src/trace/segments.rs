@@ -86,7 +86,8 @@ pub(super) fn older_name(segment: u64) -> String {
     format!("trace.{segment:010}.jsonl")
 }
 
-/// The files of a session's trace, oldest first.
+/// The files of a session's trace that exist, oldest first. Empty if the directory cannot be
+/// read.
 pub(crate) fn files(session: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(session).into_iter().flatten().flatten();
     let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());

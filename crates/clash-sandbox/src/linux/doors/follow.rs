@@ -139,7 +139,10 @@ impl DoorVisit {
     }
 }
 
-/// Makes this process like the visitor's.
+/// Gives this process the visitor's process group, umask, descriptors, working directory,
+/// ignored and blocked signals, and resource limits. All descriptors of this process are
+/// replaced. `SIGCHLD` is never ignored, because a launcher waits for its children. An error
+/// if any of it fails, except the process group, which the follower sets too.
 fn settle(visitor: &DoorVisitor, cwd: &Path) -> io::Result<()> {
     let VisitorProcess { group, umask, ignored_signals, blocked_signals, limits } = visitor.process;
     let _ = setpgid(None, Pid::from_raw(group));

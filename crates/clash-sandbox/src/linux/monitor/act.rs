@@ -257,7 +257,6 @@ impl MonitorWorker {
         }
     }
 
-    /// The rights on the file at a path.
     pub(super) fn caps(&self, path: &Path) -> FileCaps {
         let caps = self.watch.rights.caps(path);
         if self.is_of_bare_repository(path)

@@ -218,7 +218,10 @@ impl<'a> CallingProcess<'a> {
         self.open_below(name, HOLD)
     }
 
-    /// Opens an entry below the caller's process.
+    /// Opens an entry of the caller's directory in /proc; an empty name is the directory
+    /// itself. Uses the directory that is held open if the caller is known, and otherwise, or
+    /// if that fails, looks the process up by its number. Then the number may name a new
+    /// process.
     fn open_below(&self, name: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
         if let Some(known) = &self.known
             && !name.is_empty()

@@ -6,37 +6,27 @@
 //! looks for the other two names in another directory.
 //!
 //! So the monitor keeps `HEAD` valid. Git changes `HEAD` by renaming `HEAD.lock`. The
-//! monitor reads and checks the content and renames a copy instead. A process that still
-//! has the lock file open cannot change the copy. The copy has a name during one system
-//! call only. If the monitor is killed in that instant, the next monitor removes the copy.
+//! monitor checks the content and renames a copy instead (`lock_file.rs`).
 //!
 //! The monitor also refuses to complete the three names in any directory, except in a
 //! repository that the command makes itself.
 
-use std::fs::File;
-use std::io::Read;
-use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use clash_policy::FileCaps;
 use clash_policy::path::NoLinks;
 use clash_policy::protect::REPOSITORY;
-use rustix::fs::{
-    AtFlags, FileType, Mode, OFlags, RenameFlags, fstat, linkat, openat, statat, unlinkat,
-};
+use rustix::fs::{AtFlags, RenameFlags, statat, unlinkat};
 use rustix::io::Errno;
 
-use super::act::{ActResult, HeldName, MonitorWorker, exists, itself};
+use super::act::{ActResult, HeldName, MonitorWorker, exists};
+use super::lock_file::{COPY, read_beside};
 use super::turn::LockTurn;
-use crate::plan::{GrantReason, PathGrant};
 use crate::repository::is_complete;
 
 const HEAD: &[u8] = b"HEAD";
 const LOCK: &[u8] = b"HEAD.lock";
-/// The name of the monitor's own copy before the rename. Only a monitor with an exclusive
-/// turn makes this name, so a copy that it finds is from a monitor that was killed.
-const COPY: &str = "HEAD.lock-clash";
 /// Names that git looks for in a repository.
 const PARTS: [&[u8]; 4] = [HEAD, OBJECTS, REFS, COMMON];
 const OBJECTS: &[u8] = b"objects";
@@ -45,7 +35,7 @@ const REFS: &[u8] = b"refs";
 const COMMON: &[u8] = b"commondir";
 /// Names in a repository that git obeys: settings and hooks.
 const OBEYED: [&[u8]; 4] = [b"config", b"config.worktree", COMMON, b"hooks"];
-const MAX_HEAD_BYTES: usize = 4096;
+const MAX_HEAD_BYTES: u64 = 4096;
 
 impl MonitorWorker {
     /// True if a path is a `HEAD` that has to stay valid.
@@ -64,86 +54,19 @@ impl MonitorWorker {
         to: &HeldName,
         flags: RenameFlags,
     ) -> ActResult {
-        let rights = &self.watch.rights;
         let change = FileCaps::CREATE.union(FileCaps::DELETE);
-        let of_git = flags.is_empty()
-            && from.bare() == LOCK
-            && from.path.parent() == to.path.parent()
-            && rights.permits(&from.path, change)
-            && rights.permits(&to.path, change)
-            && rights.kept_by_link(&to.path, change, &self.links).is_none();
-        if !of_git {
-            return Err(Errno::ACCESS);
-        }
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let lock = openat(&from.dir, from.bare(), flags, Mode::empty())?;
-        let meta = fstat(&lock)?;
-        if FileType::from_raw_mode(meta.st_mode) != FileType::RegularFile {
-            return Err(Errno::ACCESS);
-        }
-        let mut content = Vec::with_capacity(128);
-        let most = MAX_HEAD_BYTES as u64 + 1;
-        File::from(lock).take(most).read_to_end(&mut content).map_err(|_| Errno::IO)?;
+        self.check_lock_rename(from, to, flags, LOCK, change)?;
+        let (content, mode) = read_beside(from, from.bare(), MAX_HEAD_BYTES)?;
         if !is_valid(&content) {
             return Err(Errno::ACCESS);
         }
         let _turn = self.completes_no_repository(to)?;
         let new = !exists(to);
-        self.put_copy(to, &content, Mode::from_raw_mode(meta.st_mode & 0o777))?;
+        self.put_copy(to, content.as_bytes(), mode)?;
         if new {
             self.fresh.file(&to.path);
         }
         unlinkat(&from.dir, from.bare(), AtFlags::empty())
-    }
-
-    /// Puts a file with this content in the place of another. Needs an exclusive turn.
-    pub(super) fn put_copy(&self, to: &HeldName, content: &[u8], mode: Mode) -> ActResult {
-        let _ = unlinkat(&to.dir, COPY, AtFlags::empty());
-        rustix::process::umask(Mode::empty());
-        let put = self
-            .write_copy(to, content, mode)
-            .and_then(|()| rustix::fs::renameat(&to.dir, COPY, &to.dir, to.bare()));
-        if put.is_err() {
-            let _ = unlinkat(&to.dir, COPY, AtFlags::empty());
-        }
-        put
-    }
-
-    /// Writes the copy. On filesystems with `O_TMPFILE` the name comes last.
-    fn write_copy(&self, to: &HeldName, content: &[u8], mode: Mode) -> ActResult {
-        let write = |file: &OwnedFd| -> ActResult {
-            let mut left = content;
-            while !left.is_empty() {
-                let written = rustix::io::write(file, left)?;
-                left = left.get(written..).unwrap_or_default();
-            }
-            Ok(())
-        };
-        let flags = OFlags::WRONLY | OFlags::CLOEXEC;
-        if let Ok(file) = openat(&to.dir, ".", flags | OFlags::TMPFILE, mode) {
-            write(&file)?;
-            let follow = AtFlags::SYMLINK_FOLLOW;
-            return linkat(&self.shared.held, itself(&file), &to.dir, COPY, follow);
-        }
-        let new = flags | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
-        write(&openat(&to.dir, COPY, new, mode)?)
-    }
-
-    /// Removes the copy that a killed monitor has left in the project's repository.
-    pub(super) fn sweep_copies(&self) {
-        let rights = &self.watch.rights;
-        let of_worktree = |grant: &&PathGrant| {
-            let parent = grant.path.parent();
-            grant.why == GrantReason::Worktree
-                && parent.is_some_and(|dir| dir.ends_with("worktrees"))
-        };
-        let worktree = rights.given.iter().find(of_worktree).map(|grant| grant.path.clone());
-        let copy = worktree.unwrap_or_else(|| rights.places.project.join(REPOSITORY)).join(COPY);
-        if rustix::fs::lstat(&copy).is_ok()
-            && let Ok(_turn) = self.turns.alone()
-        {
-            let _ = rustix::fs::unlink(&copy);
-        }
     }
 
     /// Refuses a name that would turn its directory into a repository. The caller of this
@@ -210,12 +133,8 @@ fn is_named(path: &Path, name: &[u8]) -> bool {
 }
 
 /// True if git takes this content for a `HEAD`: the name of a reference, or an object id.
-fn is_valid(content: &[u8]) -> bool {
-    let Ok(text) = std::str::from_utf8(content) else { return false };
+fn is_valid(text: &str) -> bool {
     let Some(line) = text.strip_suffix('\n') else { return false };
-    if text.len() > MAX_HEAD_BYTES {
-        return false;
-    }
     match line.strip_prefix("ref: ") {
         Some(name) => {
             let plain = |c: char| !c.is_control() && !c.is_whitespace();
@@ -238,7 +157,7 @@ mod tests {
     fn a_head_names_a_reference_or_an_object() {
         let id = "0123456789abcdef0123456789abcdef01234567\n";
         for valid in ["ref: refs/heads/main\n", "ref: refs/heads/a/b-c.d\n", id] {
-            assert!(is_valid(valid.as_bytes()), "{valid:?}");
+            assert!(is_valid(valid), "{valid:?}");
         }
         for other in [
             "",
@@ -252,7 +171,7 @@ mod tests {
             "0123\n",
             "x",
         ] {
-            assert!(!is_valid(other.as_bytes()), "{other:?}");
+            assert!(!is_valid(other), "{other:?}");
         }
     }
 }

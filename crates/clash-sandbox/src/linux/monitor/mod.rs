@@ -40,6 +40,7 @@ mod head;
 mod known;
 mod leaving;
 mod links;
+mod lock_file;
 mod metadata;
 mod moving;
 mod names;

@@ -171,7 +171,8 @@ impl FilterSurface {
     }
 }
 
-/// Builds the filter for a sandbox.
+/// Builds the filter for a sandbox. Pure: installs nothing. An error if a jump is too far,
+/// which no surface leads to.
 pub(crate) fn filter(surface: FilterSurface) -> Result<Vec<BpfInstruction>, BpfError> {
     let spans = spans(table(surface));
     let mut asm = BpfAssembler::default();
@@ -254,7 +255,7 @@ impl FilterExits {
         })
     }
 
-    /// Emits a return instruction for each plain answer.
+    /// Emits a return instruction for each plain answer, and places its label there.
     fn emit(&self, asm: &mut BpfAssembler) {
         let errno = |number: i32| RET_ERRNO | number.cast_unsigned();
         for (label, value) in [

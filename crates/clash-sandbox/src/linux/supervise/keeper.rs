@@ -170,7 +170,8 @@ impl KeeperStart {
         let _ = call.map(|call| rustix::io::write(call, b"1"));
     }
 
-    /// The keeper process.
+    /// Turns this process into the keeper, stays until the room has ended, and removes the
+    /// room's record. Ends with status 1 if it cannot begin; the launcher then ends the room.
     pub(crate) fn become_keeper(mut self, monitor: Option<&mut OuterThread>) -> ! {
         let status = match self.settle(monitor) {
             Ok(signals) => {
@@ -184,6 +185,10 @@ impl KeeperStart {
         sys::exit_now(status)
     }
 
+    /// Makes this process independent of the launcher and its caller: a session of its own,
+    /// `/` as directory, /dev/null as streams, none of the caller's descriptors, signals
+    /// held. Then resumes the monitor, writes the room's record, and tells the launcher that
+    /// it may end. Returns the descriptor for the held signals.
     fn settle(&self, monitor: Option<&mut OuterThread>) -> io::Result<OwnedFd> {
         let _ = rustix::process::setsid();
         let _ = rustix::process::chdir(c"/");
@@ -252,7 +257,9 @@ impl KeeperStart {
         })
     }
 
-    /// Asks the processes of the room to end.
+    /// Sends SIGTERM and SIGCONT to each process of the room, and waits at most
+    /// `MAX_STOP_TIME` for their end. Does nothing without a process namespace: the guard
+    /// ends its children itself.
     fn terminate(&self) {
         if self.namespace.is_none() {
             return;
@@ -391,6 +398,10 @@ impl RoomKeeper {
         Ok(())
     }
 
+    /// Gathers the descriptors that a keeper needs: process 1 or the guard, the broker, two
+    /// pipes. Without a room, the guard gets a new pipe to wait for. Returns the end of the
+    /// pipe on which the keeper reports, the end on which it is called, and the start itself.
+    /// On any failure it gives the keeper back, and the caller ends the room.
     fn prepare_start(
         self,
         line: &KeeperLine,

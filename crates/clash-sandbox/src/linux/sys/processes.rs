@@ -12,9 +12,9 @@ use rustix::thread::futex;
 
 use super::check;
 
-/// A stack for a process that shares this memory. Never freed, because the process may
-/// outlive the value that started it. Mapped directly: an allocator that zeroes memory
-/// would touch every page.
+/// The upper end of a new stack for a process that shares this memory; it grows downwards and
+/// has no guard page. Never freed, because the process may outlive the value that started it.
+/// Mapped directly: an allocator that zeroes memory would touch every page.
 fn stack(bytes: usize) -> io::Result<*mut c_void> {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_STACK;
     let rights = libc::PROT_READ | libc::PROT_WRITE;
@@ -72,6 +72,9 @@ pub(crate) fn run_behind<T: Sync + 'static>(
         /// The id of the job's process; -1 if `settle` refused.
         child: &'a AtomicU32,
     }
+    /// The process between the caller and the job. Settles itself, starts the job and waits
+    /// until it has left this memory, stores the job's process number (-1 if it failed) and
+    /// wakes the caller. Then it stays as the job's parent. It never returns.
     extern "C" fn between<T: Sync + 'static>(start: *mut c_void) -> c_int {
         // SAFETY: the pointer passed below; its target lives in the frame of the
         // process that waits until `child` is set, and is not used after that.

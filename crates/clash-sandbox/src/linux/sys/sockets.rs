@@ -27,6 +27,7 @@ fn raw(answer: c_int) -> SocketResult<c_int> {
         .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
 }
 
+/// `getsockopt` at the level `SOL_SOCKET`, for an option whose value is an integer.
 fn option<T: Copy>(socket: &OwnedFd, name: c_int) -> SocketResult<T> {
     let mut value = MaybeUninit::<T>::zeroed();
     let mut length = size_of::<T>() as socklen_t;
@@ -134,7 +135,8 @@ impl SocketDiagnosis {
         }
     }
 
-    /// Asks for all unix sockets in any state.
+    /// Asks the kernel (`sock_diag`) for all unix sockets of the network namespace, in any
+    /// state, with the inodes of their files. The answers are read afterwards.
     fn ask(&self) -> SocketResult<()> {
         const REQUEST_AND_DUMP: u16 = 0x301;
         let mut request = Vec::with_capacity(40);

@@ -160,7 +160,8 @@ impl ScreenFilter {
         *self = Self::new(self.rows);
     }
 
-    /// Handles one byte, by the present state.
+    /// Handles one byte, by the present state, and appends the bytes that may pass to `to`.
+    /// Control characters act also in the middle of a sequence, as in a terminal.
     fn take_byte(&mut self, byte: u8, to: &mut Vec<u8>) {
         match self.state {
             SequenceState::Text => self.take_text(byte, to),
@@ -287,7 +288,8 @@ impl ScreenFilter {
         most
     }
 
-    /// Handles the byte after `ESC`.
+    /// Handles the byte after `ESC`: begins a longer sequence or a dropped string, or passes
+    /// one of the harmless short sequences. Drops every other.
     fn take_escape(&mut self, byte: u8, to: &mut Vec<u8>) {
         self.state = SequenceState::Text;
         match byte {

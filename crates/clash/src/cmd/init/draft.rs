@@ -29,7 +29,8 @@ pub(crate) struct ToolchainRules {
 }
 
 impl ToolchainRules {
-    /// Replaces the sandboxes made for this machine by the library's own.
+    /// Removes the sandboxes made for this machine. Rules that name one get the library's
+    /// sandbox that it extends.
     pub(super) fn drop_machine_sandboxes(&mut self) {
         for own in std::mem::take(&mut self.sandboxes) {
             if let SandboxBase::Extends(base) = &own.base {

@@ -519,6 +519,8 @@ fn refuse_home(dirs: &Dirs, root: &Path) -> Result<(), Failure> {
     .hint("`cd` into a project and run `clash init` there, or `clash init --project DIR`"))
 }
 
+/// The fields of `--json`: the findings, the choices, and the policy with its changes.
+/// `written` says whether the user agreed; `kept` is the copy of the file from before.
 fn as_json(
     project: &InitProject,
     wanted: &WantedPolicy,

@@ -70,6 +70,9 @@ struct VerifyArgs {
 }
 
 impl Args {
+    /// Prints the chosen actions, or runs a verb below `log`. Without an id and a filter,
+    /// these are the actions of the current session; with a filter or `--all`, of every
+    /// session.
     pub(crate) fn run(self, out: &mut CommandOutput) -> Result<u8, Failure> {
         match self.verb {
             Some(LogVerb::Show(args)) => return args.run(out),
@@ -248,6 +251,8 @@ pub(crate) fn traced_sessions(dirs: &Dirs) -> Result<Vec<PathBuf>, Failure> {
 }
 
 impl VerifyArgs {
+    /// Checks the chain of each trace, or of the session named, and prints a line for each.
+    /// Status 1 if one is broken; a trace that cannot be read is an error. Changes nothing.
     fn run(self, out: &mut CommandOutput) -> Result<u8, Failure> {
         let dirs = Dirs::from_env()?;
         let mut sessions = traces_or_heads(&dirs)?;

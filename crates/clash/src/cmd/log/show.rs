@@ -22,6 +22,7 @@ pub(crate) struct Args {
 }
 
 impl Args {
+    /// Prints one action with all its records. Reads the traces of every session to find it.
     pub(crate) fn run(self, out: &mut CommandOutput) -> Result<u8, Failure> {
         let dirs = Dirs::from_env()?;
         let story = find_story(&traced_sessions(&dirs)?, &self.id)?;

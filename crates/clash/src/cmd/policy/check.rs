@@ -68,8 +68,7 @@ fn as_json(found: &PolicyFinding) -> Value {
 /// A warning for each sandbox with a rule that this version cannot enforce. Clash refuses
 /// every command in such a sandbox.
 fn warn_unenforceable(policy: &LoadedPolicy) -> Vec<PolicyFinding> {
-    let sandboxes = policy.sandboxes().unwrap_or_default();
-    let sandboxes = sandboxes.into_iter().filter_map(|sandbox| sandbox.to_sandbox().ok());
+    let sandboxes = policy.owned_sandboxes().unwrap_or_default();
     let finding = |sandbox: Sandbox| {
         let refusal = plan::unenforceable(&sandbox)?;
         let span = sandbox.span;
@@ -90,7 +89,7 @@ fn warn_unenforceable(policy: &LoadedPolicy) -> Vec<PolicyFinding> {
             text,
         })
     };
-    sandboxes.filter_map(finding).collect()
+    sandboxes.into_iter().filter_map(finding).collect()
 }
 
 /// A warning for each door that gives a command more than its caller has: credentials, or the
@@ -122,6 +121,7 @@ fn warn_widening_doors(policy: &LoadedPolicy) -> Vec<PolicyFinding> {
     widening.collect()
 }
 
+/// Prints every mistake, then every warning, then their numbers.
 fn print_report(
     out: &mut CommandOutput,
     CompileReport { mistakes, warnings, .. }: &CompileReport,

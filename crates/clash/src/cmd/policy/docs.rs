@@ -46,6 +46,7 @@ impl Args {
     }
 }
 
+/// Prints one line for each builder, module and sandbox: the first line of its text.
 fn print_in_short(
     out: &mut CommandOutput,
     LanguageDocs { builders, modules }: &LanguageDocs,
@@ -67,6 +68,8 @@ fn print_in_short(
     Ok(())
 }
 
+/// Prints each builder with its signature, and each module with its sandboxes and their
+/// grants.
 fn print_at_length(
     out: &mut CommandOutput,
     LanguageDocs { builders, modules }: &LanguageDocs,

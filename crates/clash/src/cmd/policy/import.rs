@@ -262,6 +262,7 @@ fn print_losses(
     Ok(())
 }
 
+/// The fields of `--json` for one imported file.
 fn as_json(ImportedFile { file, format, imported, .. }: &ImportedFile) -> Value {
     let entries = |entries: &[ReportEntry]| -> Vec<Value> {
         let entry = |it: &ReportEntry| {

@@ -99,6 +99,8 @@ pub(crate) fn find(policy: &LoadedPolicy, name: &str) -> Result<Option<Sandbox>,
     Ok(None)
 }
 
+/// The policy file of a scope, which may not exist yet, and the policy files to compile for
+/// the preview. The project's file counts as trusted there. Reads only which files exist.
 fn place(
     dirs: &Dirs,
     project: &Path,
@@ -193,7 +195,9 @@ fn check(
     }
 }
 
-/// The scope that a word names.
+/// The scope that a word names; any other word than `project` and `session` is the user's own
+/// policy. `session` needs an id, from the option or the client's environment, of a session
+/// that exists.
 pub(super) fn scope_named(
     word: &str,
     session: Option<&str>,

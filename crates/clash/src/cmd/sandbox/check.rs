@@ -98,6 +98,7 @@ fn print_outcomes(out: &mut CommandOutput, planned: &[PlannedSandbox]) -> std::i
     Ok(())
 }
 
+/// The fields of `--json`: for each sandbox its tier or the reason of the refusal.
 fn as_json(planned: &[PlannedSandbox]) -> Value {
     let one = |PlannedSandbox { name, outcome }: &PlannedSandbox| match outcome {
         Ok(tier) => json!({"sandbox": name, "ok": true, "tier": tier}),

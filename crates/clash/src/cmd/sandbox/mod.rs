@@ -239,10 +239,7 @@ fn print_doors(out: &mut CommandOutput, doors: &[(String, String)]) -> std::io::
 
 /// All sandboxes of the policy, sorted by name.
 pub(super) fn sandboxes(policy: &LoadedPolicy) -> Result<Vec<Sandbox>, Failure> {
-    let mut known = Vec::new();
-    for sandbox in policy.sandboxes()? {
-        known.push(sandbox.to_sandbox()?);
-    }
+    let mut known = policy.owned_sandboxes()?;
     known.sort_by(|a: &Sandbox, b| a.name.cmp(&b.name));
     Ok(known)
 }

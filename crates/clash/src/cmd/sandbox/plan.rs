@@ -96,6 +96,7 @@ fn print_plan(
     Ok(())
 }
 
+/// The fields of `--json`: the grants, the baseline, the room's steps and the report.
 fn as_json(plan: &SandboxPlan, report: &PlanReport) -> Value {
     let lines: Vec<Value> = report
         .lines

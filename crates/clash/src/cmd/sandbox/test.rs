@@ -95,6 +95,7 @@ fn print_results(
     })
 }
 
+/// The fields of `--json`: each trial with the expected and the seen result.
 fn as_json(sandbox: &Sandbox, seen: &[TrialResult]) -> Value {
     let word = |allowed: bool| if allowed { "allowed" } else { "blocked" };
     let one = |one: &TrialResult| {
