@@ -442,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn credentials_settings_programs_and_foreign_files_are_withheld() {
+    fn credentials_settings_programs_other_files_are_withheld() {
         let proposal = proposed(&[
             ("/home/u/.ssh/id_ed25519", "r"),
             ("/home/u/.bashrc", "rw"),

@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sandbox_that_unprotects_git_creates_repositories_and_changes_none() {
+    fn an_unprotected_git_creates_repositories_and_changes_none() {
         assert_eq!(keeps("lib/.git", "c"), Some(".git"));
         assert_eq!(keeps("lib/.git", "w"), Some(".git"));
         let protect = ProtectSettings { except: vec![".git".into()], ..ProtectSettings::default() };

@@ -162,7 +162,9 @@ impl RoomOptions {
     }
 }
 
-/// The file rule of an option such as `--rw DIR` or `--deny-glob CAPS DIR PATTERN`.
+/// The file rule of an option such as `--rw DIR` or `--deny-glob CAPS DIR PATTERN`. Takes the
+/// option's values. An error for an unknown option, for wrong rights and for a wrong
+/// expression.
 fn file_rule(flag: &str, value: &mut dyn FnMut() -> String) -> Result<FsRule, String> {
     let tree = |path: String| PathPattern::Subpath { path, follow_worktrees: true };
     let (caps, pattern) = match flag {
@@ -171,7 +173,7 @@ fn file_rule(flag: &str, value: &mut dyn FnMut() -> String) -> Result<FsRule, St
         "--rx" => (FileCaps::READ.union(FileCaps::EXECUTE), tree(value())),
         _ => {
             let form = flag.strip_prefix("--deny-").or_else(|| flag.strip_prefix("--"));
-            let caps = FileCaps::parse(&value()).unwrap_or(FileCaps::NONE);
+            let caps = value();
             let pattern = match form.unwrap_or_default() {
                 "allow" | "deny" => tree(value()),
                 "literal" => PathPattern::Literal(value()),
@@ -180,6 +182,7 @@ fn file_rule(flag: &str, value: &mut dyn FnMut() -> String) -> Result<FsRule, St
                 "regex" => PathPattern::Regex { prefix: value(), regex: regex(value())? },
                 _ => return Err(format!("unknown option {flag:?}")),
             };
+            let caps = FileCaps::parse(&caps).map_err(|_| format!("no rights: {caps:?}"))?;
             (caps, pattern)
         }
     };

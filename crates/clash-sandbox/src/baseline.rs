@@ -36,7 +36,7 @@ const RW: FileCaps = FileCaps::READ.union(FileCaps::WRITE);
 const PROGRAMS: &str = "programs and their libraries";
 const LOADER: &str = "the dynamic loader";
 const ACCOUNTS: &str = "user and group names";
-const NAMES: &str = "host name lookup";
+const HOST_NAMES: &str = "host name lookup";
 const TLS: &str = "certificates and TLS settings";
 const LOCALE: &str = "locale and time zone";
 const SHELLS: &str = "shell start-up and line editing";
@@ -74,12 +74,12 @@ pub const BASELINE_ENTRIES: &[BaselineEntry] = &[
     file("/etc/ld.so.preload", R, LOADER),
     file("/etc/passwd", R, ACCOUNTS),
     file("/etc/group", R, ACCOUNTS),
-    file("/etc/nsswitch.conf", R, NAMES),
-    file("/etc/hosts", R, NAMES),
-    file("/etc/hostname", R, NAMES),
-    file("/etc/resolv.conf", R, NAMES),
-    file("/etc/services", R, NAMES),
-    file("/etc/protocols", R, NAMES),
+    file("/etc/nsswitch.conf", R, HOST_NAMES),
+    file("/etc/hosts", R, HOST_NAMES),
+    file("/etc/hostname", R, HOST_NAMES),
+    file("/etc/resolv.conf", R, HOST_NAMES),
+    file("/etc/services", R, HOST_NAMES),
+    file("/etc/protocols", R, HOST_NAMES),
     tree("/etc/ssl/certs", R, TLS),
     file("/etc/ssl/cert.pem", R, TLS),
     file("/etc/ssl/openssl.cnf", R, TLS),

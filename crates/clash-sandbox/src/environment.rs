@@ -399,14 +399,14 @@ pub fn scrub(
 /// come from a shell that an agent has written to.
 pub fn names_program(name: &OsStr, value: &OsStr) -> bool {
     #[rustfmt::skip]
-    const NAMES: &[&str] = &[
+    const PROGRAM_VARIABLES: &[&str] = &[
         "BROWSER", "EDITOR", "GH_BROWSER", "GH_EDITOR", "GH_PAGER", "GH_PATH", "GIT_COMMON_DIR",
         "GIT_DIR", "GIT_EDITOR", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_SEQUENCE_EDITOR",
         "GIT_WORK_TREE", "HELM_BIN", "HELM_PLUGINS", "KUBECTL_EXTERNAL_DIFF", "KUBE_EDITOR", "PAGER",
         "VISUAL",
     ];
     let (name, value) = (name.to_string_lossy(), value.to_string_lossy());
-    NAMES.contains(&&*name) && !is_harmless_variable(&name, Some(&value))
+    PROGRAM_VARIABLES.contains(&&*name) && !is_harmless_variable(&name, Some(&value))
 }
 
 #[cfg(test)]

@@ -191,7 +191,10 @@ impl Hook {
         let trace = self.place.home().join(".local/state/clash/sessions/bench/trace.jsonl");
         let trace = fs::read_to_string(trace).unwrap();
         let allowed = |line: &str| line.contains(r#""effect":"allow""#);
-        assert!(trace.lines().all(allowed), "the hook did not allow every call");
+        assert!(
+            !trace.is_empty() && trace.lines().all(allowed),
+            "the hook did not allow every call"
+        );
     }
 }
 

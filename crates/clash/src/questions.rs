@@ -451,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_for_the_session_holds_for_the_same_subject_sandbox_and_directory() {
+    fn an_answer_for_the_session_holds_for_the_same_place_only() {
         let (_dir, dirs) = desk();
         let session = session(&dirs);
         let listener = QuestionListener::register(&dirs).unwrap();

@@ -178,7 +178,8 @@ fn host_pattern(host: &str) -> HostPattern {
     }
 }
 
-/// Adds rights to the sandbox of one command.
+/// Adds rights to the sandbox of one command, as grants ([`ExtraRight::grant`]). After an
+/// error the sandbox has the rights before the wrong one.
 pub(crate) fn add_all(
     sandbox: &mut Sandbox,
     rights: &[ExtraRight],

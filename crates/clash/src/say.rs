@@ -177,9 +177,9 @@ fn rule_words(command: &str) -> Option<Vec<String>> {
 /// The text on one line of at most 120 characters, with nothing in it that could steer a
 /// terminal.
 pub(crate) fn brief(text: &str) -> String {
-    const LIMIT: usize = 120;
+    const MAX_BRIEF_CHARS: usize = 120;
     let line = one_line(text);
-    match line.char_indices().nth(LIMIT) {
+    match line.char_indices().nth(MAX_BRIEF_CHARS) {
         Some((end, _)) => format!("{}…", line.get(..end).unwrap_or_default()),
         None => line,
     }

@@ -124,7 +124,7 @@ fn claude_dirs(project: &Path) -> Vec<PathBuf> {
 /// The files and directories with settings, hooks, commands, skills and servers of the
 /// client.
 fn steers(user: &UserContext, project: &Path) -> Vec<PathBuf> {
-    const NAMES: [&str; 7] = [
+    const STEERING_NAMES: [&str; 7] = [
         "settings.json",
         "settings.local.json",
         "hooks",
@@ -135,7 +135,7 @@ fn steers(user: &UserContext, project: &Path) -> Vec<PathBuf> {
     ];
     let mut paths = Vec::new();
     for base in claude_dirs(project).into_iter().chain([home(user)]) {
-        paths.extend(NAMES.iter().map(|name| base.join(name)));
+        paths.extend(STEERING_NAMES.iter().map(|name| base.join(name)));
     }
     paths.extend([
         user.home.join(".claude.json"),

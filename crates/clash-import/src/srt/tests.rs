@@ -73,7 +73,7 @@ fn srt_settings_become_a_sandbox() {
 }
 
 #[test]
-fn commands_of_fence_are_denied_by_their_first_words_and_none_allowed() {
+fn commands_of_fence_become_denies_and_no_allows() {
     let text = text_of(
         ImportFormat::Srt,
         r#"{"command": {"deny": ["git push", "npm publish"], "allow": ["git push origin docs"]}}"#,

@@ -84,8 +84,9 @@ fn resolve(
     resolve_at(target, directory(cwd, context).as_deref(), context)
 }
 
-/// The path that a word names in a directory, if it is known. An absolute path needs no
-/// directory. Links are not followed.
+/// The path that a word names. A relative path is below `base`; without one it is unknown. A
+/// path that begins with `~/` is below the home. `None` too if the word's value is not known.
+/// Links and `..` stay as they are.
 pub(super) fn resolve_at(
     target: &ShellWord,
     base: Option<&Path>,

@@ -168,7 +168,7 @@ fn denies_over_match_and_allows_under_match() {
 }
 
 #[test]
-fn a_session_precedes_the_user_and_a_project_cannot_lift_a_deny() {
+fn a_session_precedes_the_user_and_a_project_lifts_no_deny() {
     use Effect::{Allow, Ask, Deny};
     let says = |kind, effect| {
         layer(

@@ -24,7 +24,7 @@ use super::sys;
 const FIXED_SOCKETS: usize = 4;
 const SPARE_V4: usize = 64;
 const SPARE_V6: usize = 32;
-const MOST: usize = FIXED_SOCKETS + SPARE_V4 + 1 + SPARE_V6;
+const MAX_GATE_SOCKETS: usize = FIXED_SOCKETS + SPARE_V4 + 1 + SPARE_V6;
 
 pub(crate) const PROXY_PORT: u16 = 3128;
 const ETHERTYPE_V4: u16 = 0x0800;
@@ -33,7 +33,7 @@ const ETHERTYPE_V6: u16 = 0x86dd;
 /// The sockets of a gate that have to be made in its namespace.
 #[derive(Debug)]
 pub(crate) struct GateDescriptors {
-    all: [Option<OwnedFd>; MOST],
+    all: [Option<OwnedFd>; MAX_GATE_SOCKETS],
 }
 
 /// Makes the two namespaces for the calling process, which is in the room's afterwards. Does
@@ -57,7 +57,7 @@ impl GateDescriptors {
     /// bound, and listen. The two packet sockets, and everything of IPv6, may be missing.
     /// Allocates nothing, because the helper process calls it.
     fn make() -> Result<Self, Errno> {
-        let mut all = [const { None }; MOST];
+        let mut all = [const { None }; MAX_GATE_SOCKETS];
         let flags = SocketFlags::CLOEXEC;
         let mut places = all.iter_mut();
         let (v4, v6) = (AddressFamily::INET, AddressFamily::INET6);
@@ -98,10 +98,10 @@ impl GateDescriptors {
 
     /// Sends the sockets. The message says which there are.
     pub(crate) fn send(&self, to: BorrowedFd<'_>, word: [u8; 2]) -> Result<(), Errno> {
-        let mut message = [0; 2 + MOST];
+        let mut message = [0; 2 + MAX_GATE_SOCKETS];
         let (start, there) = message.split_at_mut(2);
         start.copy_from_slice(&word);
-        let mut fds = [to; MOST];
+        let mut fds = [to; MAX_GATE_SOCKETS];
         let mut count = 0;
         for (socket, mark) in self.all.iter().zip(there) {
             if let (Some(socket), Some(place)) = (socket, fds.get_mut(count)) {
@@ -110,7 +110,7 @@ impl GateDescriptors {
                 count += 1;
             }
         }
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST))];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_GATE_SOCKETS))];
         let mut with = SendAncillaryBuffer::new(&mut space);
         let fds = fds.get(..count).unwrap_or_default();
         if !with.push(SendAncillaryMessage::ScmRights(fds)) {
@@ -122,9 +122,9 @@ impl GateDescriptors {
     /// Receives sockets that [`GateDescriptors::send`] has sent with this word. `None` if the
     /// other side has closed or sent anything else.
     pub(crate) fn receive(from: BorrowedFd<'_>, word: [u8; 2]) -> Option<Self> {
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST))];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_GATE_SOCKETS))];
         let mut with = RecvAncillaryBuffer::new(&mut space);
-        let mut message = [0; 2 + MOST];
+        let mut message = [0; 2 + MAX_GATE_SOCKETS];
         let from = std::os::fd::AsRawFd::as_raw_fd(&from);
         let length = sys::receive(from, &mut message, &mut with).ok()?;
         let (start, there) = message.split_at_checked(2)?;
@@ -135,7 +135,7 @@ impl GateDescriptors {
             RecvAncillaryMessage::ScmRights(fds) => Some(fds),
             _ => None,
         })?;
-        let mut all = [const { None }; MOST];
+        let mut all = [const { None }; MAX_GATE_SOCKETS];
         for (place, mark) in all.iter_mut().zip(there) {
             if *mark == 1 {
                 *place = Some(fds.next()?);

@@ -285,6 +285,16 @@ impl SourceFormatter<'_> {
         items
     }
 
+    /// The layouts of the entries of a dict, each with its comments.
+    fn entries(&mut self, entries: &[DictEntry]) -> Vec<BracketItem> {
+        let mut items = Vec::new();
+        for entry in entries {
+            let doc = self.inside(|f| f.item(entry.span, |f| f.entry(entry)));
+            items.push(BracketItem { span: entry.span, doc });
+        }
+        items
+    }
+
     /// The layout of any expression.
     pub(super) fn expr(&mut self, expr: &Expression) -> LayoutDoc {
         match &expr.kind {
@@ -319,11 +329,7 @@ impl SourceFormatter<'_> {
                 self.bracketed(style, items, within)
             }
             ExpressionKind::Dict(entries, brackets) => {
-                let mut items = Vec::new();
-                for entry in entries {
-                    let doc = self.inside(|f| f.item(entry.span, |f| f.entry(entry)));
-                    items.push(BracketItem { span: entry.span, doc });
-                }
+                let items = self.entries(entries);
                 let last = self.last(*brackets, &items);
                 let style = BracketStyle { open: "{", close: "}", separator: ",", last };
                 self.bracketed(style, items, brackets.inner)

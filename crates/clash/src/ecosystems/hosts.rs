@@ -182,7 +182,8 @@ pub(crate) fn find_hosts(
 }
 
 impl HostSource {
-    /// True if a line is about fetching and not about secrets: `registry=…`, but not
+    /// True if a line has one of the source's words anywhere (or the source has none), and no
+    /// word of secrets such as `_auth` or `password`: `registry=…`, but not
     /// `//host/:_authToken=…`.
     fn concerns(&self, line: &str) -> bool {
         let secret =

@@ -9,7 +9,7 @@ use crate::support::{Who, clash};
 /// Five everyday blocks: the model hears the sentence, the user finds the row, and the
 /// command in it lets the same action pass.
 #[test]
-fn each_everyday_block_is_told_logged_and_granted_by_its_command() {
+fn each_everyday_block_is_told_logged_and_can_be_granted() {
     let Some(claude) = CLAUDE.here() else { return };
     let m = installed(Who::Me).policy(
         r#"

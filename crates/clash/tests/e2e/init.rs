@@ -448,7 +448,7 @@ fn the_question_of_init_is_about_the_policy_of_its_scope() {
 }
 
 #[test]
-fn missing_caches_are_made_and_each_sandbox_writes_only_its_own() {
+fn missing_caches_are_made_and_sandboxes_write_only_their_own() {
     as_each_user(|m| {
         let before: Vec<_> =
             fs::read_dir(m.project()).unwrap().map(|e| e.unwrap().file_name()).collect();

@@ -133,7 +133,7 @@ fn a_change_keeps_the_link_and_the_mode_of_the_file() {
 }
 
 #[test]
-fn undo_goes_back_step_by_step_and_refuses_after_an_edit_by_hand() {
+fn undo_goes_back_step_by_step_and_not_over_an_edit_by_hand() {
     let m = Machine::new(Who::Me).policy(POLICY);
     m.clash(["policy", "undo", "--yes"]).exits(1).says("no change to take back");
     m.clash(["policy", "allow", "a", "--yes"]).succeeds();

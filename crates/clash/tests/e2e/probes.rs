@@ -320,12 +320,12 @@ fn probes_of_root_are_not_worse_than_recorded() {
 }
 
 #[test]
-fn probes_of_a_developer_without_namespaces_are_not_worse_than_recorded() {
+fn developer_probes_without_namespaces_are_not_worse() {
     compare(Who::UserWithoutNamespaces);
 }
 
 #[test]
-fn probes_of_root_without_namespaces_are_not_worse_than_recorded() {
+fn root_probes_without_namespaces_are_not_worse() {
     compare(Who::RootWithoutNamespaces);
 }
 

@@ -268,7 +268,7 @@ fn git_safe_cannot_write_instructions_but_a_checkout_can() {
 }
 
 #[test]
-fn a_script_that_writes_instructions_beside_a_checkout_is_asked_about() {
+fn a_script_that_writes_instructions_of_a_checkout_is_asked() {
     let m = with_secrets(Machine::new(Who::Me));
     m.bash("echo evil > CLAUDE.md; git checkout main").is("ask", "CLAUDE.md");
     m.bash("git show y:x > CLAUDE.md && git checkout main").is("ask", "CLAUDE.md");

@@ -136,10 +136,8 @@ fn everyday(it: &Everyday) {
     }
 }
 
-/// Makes the project with secrets around it, runs `clash init --quick`, and runs the steps as
-/// the policy decides them; those of `nightly`, `asked` and `fetching` only if `nightly`.
-/// Checks that no step shows a secret and that the sandboxes reach none.
-fn everyday_of(it: &Everyday, who: Who, search: &str, nightly: bool) {
+/// A machine with the toolchain's project, and with a secret in each file of credentials.
+fn project_with_secrets(it: &Everyday, who: Who) -> Machine {
     let m = Machine::new(who);
     for (name, text) in it.files {
         m.write(Path::new("app").join(name), text);
@@ -150,6 +148,14 @@ fn everyday_of(it: &Everyday, who: Who, search: &str, nightly: bool) {
     m.write(".m2/settings.xml", &format!("<settings><!-- {SECRET} --></settings>"));
     m.write("other/file", SECRET);
     m.write(".config/pypoetry/auth.toml", SECRET);
+    m
+}
+
+/// Makes the project with secrets around it, runs `clash init --quick`, and runs the steps as
+/// the policy decides them; those of `nightly`, `asked` and `fetching` only if `nightly`.
+/// Checks that no step shows a secret and that the sandboxes reach none.
+fn everyday_of(it: &Everyday, who: Who, search: &str, nightly: bool) {
+    let m = project_with_secrets(it, who);
     if it.toolchain == "git" {
         Ran::of(m.command("git").args(["init", "-q"])).succeeds();
     }

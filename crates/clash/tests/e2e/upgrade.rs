@@ -14,7 +14,7 @@ policy("x", {
 "#;
 
 #[test]
-fn an_upgrade_shows_its_diff_changes_no_decision_and_can_be_undone() {
+fn an_upgrade_changes_no_decision_and_can_be_undone() {
     let m = Machine::new(Who::Me).policy(OLDER);
     m.write("app/old.star", OLDER);
     m.clash(["fmt", "--upgrade", "--check"]).exits(1).says("policy.star");

@@ -130,7 +130,7 @@ pub(crate) fn describe(problem: &SettingsProblem) -> String {
 /// on (seen for `CARGO_HOME` and `CLAUDE_ENV_FILE`). Or it names the proxy through which the
 /// gate of a room dials.
 pub(super) fn is_ground(name: &str) -> bool {
-    const NAMES: [&str; 17] = [
+    const GROUND_NAMES: [&str; 17] = [
         "AI_AGENT",
         "BUN_OPTIONS",
         "CLAUDE_CODE_EXECPATH",
@@ -149,8 +149,11 @@ pub(super) fn is_ground(name: &str) -> bool {
         "SHELLOPTS",
         "TMPDIR",
     ];
-    const STARTS: [&str; 6] = ["BASH", "DYLD_", "GLIBC_", "LD_", "XDG_", "ZDOTDIR"];
+    const GROUND_PREFIXES: [&str; 6] = ["BASH", "DYLD_", "GLIBC_", "LD_", "XDG_", "ZDOTDIR"];
     let place = clash_policy::path::VARIABLE_DEFAULTS.iter().any(|(place, _)| *place == name);
     let proxy = name.to_ascii_lowercase().ends_with("_proxy");
-    place || proxy || NAMES.contains(&name) || STARTS.iter().any(|start| name.starts_with(start))
+    place
+        || proxy
+        || GROUND_NAMES.contains(&name)
+        || GROUND_PREFIXES.iter().any(|start| name.starts_with(start))
 }

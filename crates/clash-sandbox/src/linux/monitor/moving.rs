@@ -25,7 +25,7 @@ const MAX_SEARCHED_NAMES: usize = 300_000;
 /// The search holds each directory on its path open.
 const MAX_SEARCH_DEPTH: usize = 128;
 
-const LIST: OFlags =
+const LISTING_FLAGS: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 impl MonitorWorker {
@@ -36,7 +36,8 @@ impl MonitorWorker {
         if stays && self.fresh.is_new(&from.path) && !self.fresh.has_repository(&from.path) {
             return Ok(());
         }
-        let dir = openat(&from.dir, from.bare(), LIST, Mode::empty()).map_err(|_| Errno::XDEV)?;
+        let dir = openat(&from.dir, from.bare(), LISTING_FLAGS, Mode::empty())
+            .map_err(|_| Errno::XDEV)?;
         let leaves = self.repository_around(&from.path) != self.repository_around(&to.path);
         let mut search = MoveSearch::new(self, &to.path);
         if !stays {
@@ -68,7 +69,7 @@ impl MonitorWorker {
     /// True if a directory surely has no file that only a new repository may have. False if
     /// it cannot be read, or has too many names.
     fn holds_nothing_of_list(&self, dir: &OwnedFd, path: &Path) -> bool {
-        let Ok(dir) = openat(dir, ".", LIST, Mode::empty()) else { return false };
+        let Ok(dir) = openat(dir, ".", LISTING_FLAGS, Mode::empty()) else { return false };
         let mut search = MoveSearch::new(self, path);
         search.read(&dir, &mut PathBuf::new(), true, 0).is_ok()
     }
@@ -76,7 +77,7 @@ impl MonitorWorker {
     /// Removes a repository that had to stay, when its directory goes.
     pub(super) fn part_with_repository(&mut self, at: &HeldName) {
         let Some(index) = self.parting.iter().position(|dir| *dir == at.path) else { return };
-        let hold = LIST | OFlags::PATH;
+        let hold = LISTING_FLAGS | OFlags::PATH;
         let Ok(dir) = openat(&at.dir, at.bare(), hold, Mode::empty()) else { return };
         if !self.holds_nothing_of_list(&dir, &at.path) {
             return;
@@ -105,7 +106,7 @@ impl MonitorWorker {
         if at.starts_with(&around) {
             return false;
         }
-        let Ok(dir) = openat(CWD, to, LIST, Mode::empty()) else { return false };
+        let Ok(dir) = openat(CWD, to, LISTING_FLAGS, Mode::empty()) else { return false };
         let mut search = MoveSearch::new(self, at);
         search.read(&dir, &mut PathBuf::new(), true, 0).is_err()
     }
@@ -173,8 +174,8 @@ impl<'a> MoveSearch<'a> {
             }
         }
         for name in directories {
-            let inner =
-                openat(dir, name.as_slice(), LIST, Mode::empty()).map_err(|_| Errno::XDEV)?;
+            let inner = openat(dir, name.as_slice(), LISTING_FLAGS, Mode::empty())
+                .map_err(|_| Errno::XDEV)?;
             below.push(OsStr::from_bytes(&name));
             // `.git` itself goes with its repository.
             self.read(&inner, below, carried && !is_repository(&name), depth + 1)?;

@@ -55,8 +55,9 @@ fn run_and_wait(stack: *mut c_void, mut job: &mut dyn FnMut()) -> libc::pid_t {
 
 /// As [`run_until_exec`], but `job` runs in a child of another new process, which has the
 /// same memory and descriptors too. That process first asks `settle` whether to continue.
-/// Afterwards it runs `stay` concurrently, under the contract of [`run_beside`]. Returns
-/// the ids of both.
+/// Afterwards it runs `stay` concurrently, under the contract of [`run_beside`]. Returns the
+/// number of that process and of the job's process. `EAGAIN` if `settle` refuses or the job
+/// cannot be started, `ECHILD` if the process between is killed before.
 pub(crate) fn run_behind<T: Sync + 'static>(
     mut job: impl FnMut(),
     with: &'static T,

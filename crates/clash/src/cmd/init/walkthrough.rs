@@ -130,7 +130,7 @@ fn ask_imports(out: &mut CommandOutput, wanted: &mut WantedPolicy) -> Result<(),
 /// The rules of an imported policy, one a line with the keys around it, for example
 /// `Bash npm test: allow(sandbox = node_full)`; the first few of them.
 fn rules_in_words(source: &str) -> Vec<String> {
-    const MOST: usize = 12;
+    const MAX_SHOWN_LINES: usize = 12;
     let mut around: Vec<String> = Vec::new();
     let mut all: Vec<String> = Vec::new();
     for line in source.lines().map(str::trim).filter(|line| !line.starts_with('#')) {
@@ -147,8 +147,8 @@ fn rules_in_words(source: &str) -> Vec<String> {
             all.push(format!("{keys}: {}", effect.trim_end_matches(',')));
         }
     }
-    let more = all.len().saturating_sub(MOST);
-    all.truncate(MOST);
+    let more = all.len().saturating_sub(MAX_SHOWN_LINES);
+    all.truncate(MAX_SHOWN_LINES);
     if more > 0 {
         all.push(format!("and {more} more"));
     }

@@ -91,7 +91,7 @@ fn a_yes_lets_the_waiting_command_run_and_a_no_refuses_it() {
 }
 
 #[test]
-fn without_a_listener_the_refusal_names_the_command_that_allows_it() {
+fn without_a_listener_the_refusal_names_the_way_to_allow() {
     as_each_user(|m| {
         let m = machine(m);
         let ran = Ran::of(&mut make(&m, "all")).fails();

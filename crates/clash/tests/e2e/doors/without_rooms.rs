@@ -54,7 +54,7 @@ fn a_deny_holds_for_programs_of_the_search_path() {
 }
 
 #[test]
-fn a_command_behind_a_door_of_the_search_path_behaves_as_outside() {
+fn a_command_behind_a_door_on_the_path_behaves_as_outside() {
     as_each_user(|m| {
         let m = without_rooms(m);
         Ran::of(m.command("git").args(["init", "-q"])).succeeds();
