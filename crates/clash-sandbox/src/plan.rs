@@ -77,7 +77,7 @@ pub struct PlanRequest<'a> {
     /// Remembers the paths that the caller has already resolved.
     pub disk: &'a Disk,
     /// Needs of the launcher itself, for example to read the agent's shell snapshot. They
-    /// are grants_of_allow_rules strictly inside the cage.
+    /// may lie strictly inside the cage.
     pub extra: &'a [PathGrant],
     /// Sandboxes whose commands may have written where this one reads.
     pub in_force: &'a dyn SandboxesInForce,

@@ -99,7 +99,9 @@ impl OpenWord<'_> {
 /// any word could come next.
 const MAX_LOOK_AHEAD_WORDS: usize = 64;
 
-/// Finds the keys of a node that match the action at `place`, or could match.
+/// Finds the keys of a node that match the action at `place`, or could match. Each comes with
+/// the place behind the values that it takes, and says whether the match is certain. An
+/// unknown word makes no list of all literal keys: [`WildKeys`] stands for them.
 pub(super) fn find_matching_edges<'a>(
     node: &NodeRef<'a>,
     facts: &MatchFacts<'_>,

@@ -54,7 +54,7 @@ pub enum PlanError {
     NoGate { span: PolicySpan, why: String },
     #[error(
         "{span}: `{effect}` on `{rule}` takes away the right to execute inside `{}`, \
-         where that is grants_of_allow_rules",
+         where it is granted",
         outer.display()
     )]
     Execute { effect: Effect, rule: String, span: PolicySpan, outer: PathBuf },
@@ -159,7 +159,8 @@ impl PlanError {
         Some(text.to_owned())
     }
 
-    /// The line of the policy that is refused, if there is one.
+    /// The line of the policy that is refused. `None` if the host is the reason, or a path
+    /// that the launcher itself needs.
     pub fn span(&self) -> Option<&PolicySpan> {
         match self {
             Self::NoLandlock

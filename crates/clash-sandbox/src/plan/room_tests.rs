@@ -187,7 +187,9 @@ fn execution_alone_cannot_be_taken_from_names() {
     let mut glob = rule(Effect::Deny, "x", "");
     glob.pattern = PathPattern::Glob { prefix: "$PWD".into(), pattern: "**/*.sh".into() };
     let fs = vec![rule(Effect::Allow, "rwcdx", "$PWD"), glob.clone()];
-    assert!(matches!(world.plan(&sandbox(fs), &host()), Err(PlanError::Execute { .. })));
+    let refusal = world.plan(&sandbox(fs), &host()).unwrap_err();
+    assert!(matches!(refusal, PlanError::Execute { .. }));
+    assert!(refusal.to_string().ends_with(", where it is granted"), "{refusal}");
     glob.caps = FileCaps::parse("rx").unwrap();
     let fs = vec![rule(Effect::Allow, "rwcdx", "$PWD"), glob];
     assert!(world.plan(&sandbox(fs), &host()).is_ok());

@@ -277,7 +277,7 @@ fn a_pattern_grants_its_tree_and_every_use_is_watched() {
     let watch = plan.watch.unwrap();
     let caps = |name: &str| watch.rights.caps(&world.places.project.join(name)).to_string();
     assert_eq!((caps("src/a.rs").as_str(), caps("src/a.c").as_str()), ("rwx", ""));
-    // Where nothing is grants_of_allow_rules, these denies need no mechanism.
+    // Where nothing is granted, these denies need no mechanism.
     let children = PathPattern::Children("$PWD".into());
     for pattern in [&glob, &children] {
         let denied = world.plan(vec![rule(Effect::Deny, "r", pattern.clone())]).unwrap();

@@ -2,7 +2,7 @@
 //! Also chooses the calls to watch.
 //!
 //! The direct tier is cheaper and needs no extra process. The planner takes it where it
-//! holds every rule: nothing is denied inside an grants_of_allow_rules tree, and nothing may be changed
+//! holds every rule: nothing is denied inside a granted tree, and nothing may be changed
 //! at all. Then seccomp refuses every change of modes and times, which Landlock does not
 //! see. Everything else gets a room, or the monitor where no namespaces can be made.
 //!

@@ -72,7 +72,8 @@ t = (
 )
 "#;
 
-/// The tokens of a program, without what a formatter may change.
+/// The tokens of a program, without what a formatter may change: line ends, indentation,
+/// comments, trailing commas, the quotes of strings, and the order of the names in a `load`.
 pub(crate) fn tokens(source: &str) -> Vec<String> {
     let file = SyntaxTree::parse(source).unwrap_or_else(|error| panic!("{error}\n{source}"));
     let mut singles = Vec::new();

@@ -19,8 +19,10 @@ use crate::trace::{BlockKind, TraceEvent, TraceRecord};
 use crate::ui::{CommandOutput, Failure, prompt};
 use crate::{exit, say};
 
-/// Grants the access that was refused or asked about last: once, for the session, or in your
-/// policy. Shows the access as a sentence and asks which, unless an option says it.
+/// Allow the access that was refused or asked about last
+///
+/// Grants it once, for the session, or in your policy. Shows the access as a sentence and
+/// asks which, unless an option says it.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The last action that was refused, in part or as a whole, or asked about

@@ -13,9 +13,11 @@ use crate::{exit, say};
 
 const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(200);
 
+/// Show the questions of running commands
+///
 /// A rule can ask about a command that only shows while a script runs, for example in a
-/// Makefile. The command waits for your answer while `clash asks --follow` runs, at most
-/// two minutes. Otherwise it is refused at once.
+/// Makefile. The command waits for your answer while `clash asks --follow` runs, at most two
+/// minutes. Otherwise it is refused at once.
 #[derive(Debug, clap::Args)]
 pub(crate) struct AsksArgs {
     /// Stay, and print each question when it comes
@@ -26,8 +28,10 @@ pub(crate) struct AsksArgs {
     json: bool,
 }
 
-/// Answers one question that `clash asks` shows. Commands of an agent cannot do this:
-/// no sandbox reaches clash's own files.
+/// Answer a question of a running command
+///
+/// Answers one question that `clash asks` shows. Commands of an agent cannot do this: no
+/// sandbox reaches clash's own files.
 #[derive(Debug, clap::Args)]
 pub(crate) struct AnswerArgs {
     /// The question, as `clash asks` names it

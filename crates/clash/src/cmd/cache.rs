@@ -14,10 +14,12 @@ use crate::dirs::Dirs;
 use crate::exit;
 use crate::ui::{CommandOutput, Failure, TextTone};
 
-/// A build reads the caches that all projects share, such as `~/.cargo/registry`. The
-/// files that it adds or changes there stay in a cache of the project, so that no
-/// project changes code that another one runs. You can remove these caches at any time:
-/// the next build fetches the files again.
+/// List or remove the caches that projects have of their own
+///
+/// A build reads the caches that all projects share, such as `~/.cargo/registry`. The files
+/// that it adds or changes there stay in a cache of the project, so that no project changes
+/// code that another one runs. You can remove these caches at any time: the next build
+/// fetches the files again.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]

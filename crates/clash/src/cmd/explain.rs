@@ -20,6 +20,7 @@ use crate::ui::{CommandOutput, Failure, TextTone};
 use clash_agents::tool_input::{self, CallContext};
 use clash_shell::command_line;
 
+/// Show how the policy would decide an action; the same as `clash explain`
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]

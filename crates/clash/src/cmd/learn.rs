@@ -22,14 +22,14 @@ use crate::policy::LoadedPolicy;
 use crate::ui::{CommandOutput, Failure};
 use crate::{env, exit, launcher};
 
-/// Observes a command while it runs, and proposes a sandbox for it.
+/// Watch a command while it runs, and propose a sandbox for it
 ///
-/// Clash records the files that the command and its children open, change and execute,
-/// the host names they look up and the addresses they connect to. Observing is not
-/// enforcing: without --sandbox the command runs with all your rights. The proposal names
-/// a directory in place of many files in it, but never the home directory. It lists
-/// credentials and the settings of other programs without granting them. Clash prints the
-/// proposal to standard error, or writes it to a file. Exit status: the command's own.
+/// Clash records the files that the command and its children open, change and execute, the
+/// host names they look up and the addresses they connect to. Observing is not enforcing:
+/// without --sandbox the command runs with all your rights. The proposal names a directory in
+/// place of many files in it, but never the home directory. It lists credentials and the
+/// settings of other programs without granting them. Clash prints the proposal to standard
+/// error, or writes it to a file. Exit status: the command's own.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Run the command in this sandbox; it is not confined if not given

@@ -49,47 +49,28 @@ struct CommandLine {
 
 #[derive(Debug, Subcommand)]
 enum ClashVerb {
-    /// Make a policy for the toolchains of this project
     Init(init::Args),
-    /// Put clash between an agent and its actions
     Install(install::InstallArgs),
-    /// Take clash out of an agent's settings again
     Uninstall(install::UninstallArgs),
-    /// Show the policy in force here, and the actions blocked lately
     Status(status::Args),
-    /// Show the abilities of this machine, the installation, and problems
     Doctor(doctor::Args),
-    /// Show how the policy would decide an action, and why
+    #[command(about = "Show how the policy would decide an action, and why")]
     Explain(explain::Args),
-    /// Check, show, test, compare and change policies
     Policy(policy::Args),
-    /// Format policies; the same as `clash policy fmt`
+    #[command(about = "Format policies; the same as `clash policy fmt`")]
     Fmt(policy::fmt::Args),
-    /// Trust the policy that comes with a project, or list the trusted ones
     Trust(trust::Args),
-    /// Watch a command while it runs, and propose a sandbox for it
     Learn(learn::Args),
-    /// Allow the access that was refused or asked about last
     Allow(allow::Args),
-    /// Show the actions of agents
     Log(log::Args),
-    /// List the sessions of agents, or show one
     Session(session::Args),
-    /// Show the hosts that a sandbox reaches, and the latest connections
     Net(net::Args),
-    /// Run a command in a named sandbox, or look at sandboxes
     Sandbox(sandbox::Args),
-    /// List or remove the caches that projects have of their own
     Cache(cache::Args),
-    /// Show the questions of running commands
     Asks(asks::AsksArgs),
-    /// Answer a question of a running command
     Answer(asks::AnswerArgs),
-    /// List the rooms whose processes go on in the background
     Ps(ps::Args),
-    /// End rooms whose processes go on in the background
     Stop(stop::Args),
-    /// Run a whole agent in a sandbox
     Run(run::Args),
     /// Run a command in the sandbox the policy gives it
     ///
@@ -200,5 +181,32 @@ fn unless_closed(result: std::io::Result<()>) -> Result<u8, Failure> {
         Ok(()) => Ok(exit::OK),
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(exit::OK),
         Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::CommandLine;
+
+    /// The help of a command and of all commands below it.
+    fn help_of(command: &mut clap::Command, all: &mut String) {
+        all.push_str(&command.render_long_help().to_string());
+        command.get_subcommands_mut().for_each(|below| help_of(below, all));
+    }
+
+    /// A renamed function once took the place of the word `alone` in two texts.
+    #[test]
+    fn help_has_no_identifiers_outside_backticks() {
+        let mut all = String::new();
+        help_of(&mut CommandLine::command(), &mut all);
+        assert!(all.contains("Compares the decisions of two policies"));
+        let plain = all.split('`').step_by(2);
+        let found: Vec<&str> = plain
+            .flat_map(str::split_whitespace)
+            .filter(|word| word.contains('_') && word.contains(|c: char| c.is_ascii_lowercase()))
+            .collect();
+        assert_eq!(found, Vec::<&str>::new());
     }
 }

@@ -12,6 +12,7 @@ use crate::policy::LoadedPolicy;
 use crate::trace::TraceRecord;
 use crate::ui::{CommandOutput, Failure};
 
+/// Show the hosts that a sandbox reaches, and the latest connections
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Names of sandboxes, or `log` for the latest connections

@@ -9,6 +9,8 @@ use crate::dirs::Dirs;
 use crate::rooms::{self, RunningRoom};
 use crate::ui::{CommandOutput, Failure};
 
+/// List the rooms whose processes go on in the background
+///
 /// A process that a command leaves in the background goes on in its room, with the same
 /// rights. It ends by itself, with the session of its agent, or by `clash stop ROOM`.
 #[derive(Debug, clap::Args)]

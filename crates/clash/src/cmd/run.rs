@@ -36,10 +36,12 @@ use crate::{env, exit};
 use clash_agents::homes::{self, AgentHome};
 use clash_agents::{self as agents, Agent};
 
-/// The agent and everything it starts see the project, the paths that the sandbox grants
-/// and the agent's own state. They do not see keys, other projects and processes outside.
-/// If clash is installed for the agent, the policy still decides each of its actions, and
-/// each has a sandbox of its own inside. For any other agent this room is the only sandbox.
+/// Run a whole agent in a sandbox
+///
+/// The agent and everything it starts see the project, the paths that the sandbox grants and
+/// the agent's own state. They do not see keys, other projects and processes outside. If
+/// clash is installed for the agent, the policy still decides each of its actions, and each
+/// has a sandbox of its own inside. For any other agent this room is the only sandbox.
 ///
 /// Exit status: the agent's own; 1 if settings of the project work against clash, 125 if
 /// clash cannot set up the room, 126 if the program cannot be executed, 127 if it is not

@@ -13,6 +13,7 @@ use crate::dirs::Dirs;
 use crate::session::Session;
 use crate::ui::{CommandOutput, Failure, TextTone};
 
+/// List the sessions of agents, or show one
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]

@@ -19,9 +19,11 @@ use crate::{env, exit, say};
 use clash_agents::wiring::InstallScope;
 use clash_agents::{AGENTS, Agent, ConfinementMethod, WiringProblem};
 
+/// Show the policy in force here, and the actions blocked lately
+///
 /// Shows the policies in force and their default, the agents and the confinement of their
-/// commands, the abilities of this machine, and the actions blocked lately. Exit status: 1
-/// if clash denies every action because it cannot use the policy.
+/// commands, the abilities of this machine, and the actions blocked lately. Exit status: 1 if
+/// clash denies every action because it cannot use the policy.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The project; found from the working directory if not given

@@ -7,8 +7,10 @@ use crate::rooms::{self, RoomRecord};
 use crate::session::name_of;
 use crate::ui::{CommandOutput, Failure};
 
-/// Asks the processes of a room to end (SIGTERM), and kills them two seconds later.
-/// Returns when all are gone. `clash ps` lists the rooms.
+/// End rooms whose processes go on in the background
+///
+/// Asks the processes of a room to end (SIGTERM), and kills them two seconds later. Returns
+/// when all are gone. `clash ps` lists the rooms.
 #[derive(Debug, clap::Args)]
 #[command(group = clap::ArgGroup::new("which").required(true))]
 pub(crate) struct Args {

@@ -22,9 +22,11 @@ use crate::policy::{LoadedPolicy, PolicyFiles};
 use crate::say;
 use crate::ui::{CommandOutput, Failure, TextTone, confirm};
 
-/// Until you trust it, a project's policy can deny and ask, but its allows count as ask
-/// and its sandboxes are not used. You trust the present text of the policy and of the
-/// files that it loads: a change of any of them ends the trust.
+/// Trust the policy that comes with a project, or list the trusted ones
+///
+/// Until you trust it, a project's policy can deny and ask, but its allows count as ask and
+/// its sandboxes are not used. You trust the present text of the policy and of the files that
+/// it loads: a change of any of them ends the trust.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The project; found from the working directory if not given

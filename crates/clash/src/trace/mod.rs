@@ -290,7 +290,8 @@ pub(crate) fn read(session: &Path) -> io::Result<Vec<(TraceRecord, String)>> {
     Ok(records)
 }
 
-/// The records at the end of a session's trace.
+/// The records in the last 256 KiB of a session's newest segment, oldest first. Lines that
+/// are cut or damaged are left out. An error if the session has no trace.
 pub(crate) fn read_end(session: &Path) -> io::Result<Vec<TraceRecord>> {
     use std::io::{Read, Seek, SeekFrom};
     const END_BYTES: u64 = 256 * 1024;

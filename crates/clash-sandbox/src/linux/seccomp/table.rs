@@ -275,7 +275,8 @@ pub(super) struct CallSpan {
     pub(super) answer: CallAnswer,
 }
 
-/// Sorts the rows by number, and joins neighbours with the same answer.
+/// Sorts the rows by number, and joins consecutive numbers with the same answer. Numbers
+/// without a row are in no span: the filter allows them.
 pub(super) fn spans(mut rows: Vec<CallRow>) -> Vec<CallSpan> {
     rows.sort_unstable_by_key(|(number, ..)| *number);
     let mut spans: Vec<CallSpan> = Vec::with_capacity(rows.len());

@@ -23,6 +23,7 @@ use crate::dirs::Dirs;
 use crate::exit;
 use crate::ui::{CommandOutput, Failure, ProgressLine, TextTone};
 
+/// Show the abilities of this machine, the installation, and problems
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The project; found from the working directory if not given

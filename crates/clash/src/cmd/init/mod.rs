@@ -36,6 +36,8 @@ use crate::policy::{LoadedPolicy, PolicyFiles};
 use crate::ui::{CommandOutput, Failure, TextTone, confirm};
 use crate::{env, exit};
 
+/// Make a policy for the toolchains of this project
+///
 /// Detects the project's toolchains and makes a policy for them.
 ///
 /// At a terminal, clash asks a few questions and shows the policy, with its decisions about

@@ -101,8 +101,8 @@ fn ask_agents(wanted: &mut WantedPolicy) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Shows the imported permissions and asks whether to take them over; drops them after a no.
-/// Asks nothing if there are none.
+/// Shows the imported permissions and asks whether to take them over (default: yes); drops
+/// them after a no. Asks nothing if there are none.
 fn ask_imports(out: &mut CommandOutput, wanted: &mut WantedPolicy) -> Result<(), Failure> {
     if wanted.imports.is_empty() {
         return Ok(());

@@ -27,12 +27,14 @@ use clash_agents::{self as agents, AGENTS, Agent};
 pub(super) use programs::is_current;
 pub(crate) use uninstall::UninstallArgs;
 
+/// Put clash between an agent and its actions
+///
 /// Puts clash between agents and their actions. Clash changes only its own entries in the
 /// settings of an agent, and keeps a copy of each file.
 ///
-/// No command of clash can start in the own sandbox of some agents, for example Codex.
-/// Clash then asks, and switches that sandbox off with one more setting; `clash uninstall`
-/// restores the old value. Exit status: 1 if clash could not wire every agent.
+/// No command of clash can start in the own sandbox of some agents, for example Codex. Clash
+/// then asks, and switches that sandbox off with one more setting; `clash uninstall` restores
+/// the old value. Exit status: 1 if clash could not wire every agent.
 #[derive(Debug, clap::Args)]
 pub(crate) struct InstallArgs {
     #[command(flatten)]

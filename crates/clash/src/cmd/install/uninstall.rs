@@ -15,6 +15,8 @@ use crate::ui::{CommandOutput, Failure};
 use clash_agents::wiring::{InstallScope, WiredFile};
 use clash_agents::{AGENTS, Agent};
 
+/// Take clash out of an agent's settings again
+///
 /// Removes clash's entries from the settings of agents, and keeps everything else in them
 /// byte for byte. Lists the files that clash keeps elsewhere.
 #[derive(Debug, clap::Args)]

@@ -23,6 +23,8 @@ use crate::trace::{self, segments};
 use crate::ui::{CommandOutput, Failure, TextTone};
 use crate::{exit, say};
 
+/// Show the actions of agents
+///
 /// Shows the actions of agents, one row each: its id, the time, the decision, how it ended,
 /// the tool, the sandbox, the action, and the accesses that were blocked.
 #[derive(Debug, clap::Args)]
@@ -54,12 +56,11 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum LogVerb {
-    /// Tell the whole story of one action
     Show(show::Args),
-    /// Check that no record was changed, removed or added
     Verify(VerifyArgs),
 }
 
+/// Check that no record was changed, removed or added
 #[derive(Debug, clap::Args)]
 struct VerifyArgs {
     /// The session to check; all if not given

@@ -12,6 +12,7 @@ use crate::story::{ActionStory, StoryJoiner};
 use crate::trace::{self, BlockEvidence, TraceEvent, TraceRecord};
 use crate::ui::{CommandOutput, Failure, TextTone};
 
+/// Tell the whole story of one action
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The action, as `clash log` prints its id, for example `3f2a9c10.17`

@@ -25,7 +25,7 @@ use crate::policy::LoadedPolicy;
 use crate::say;
 use crate::ui::{CommandOutput, Failure, TextTone};
 
-/// Decides the past actions of agents by a policy.
+/// Decide the past actions of agents by a policy
 ///
 /// Clash reads its own traces and the histories of Claude Code, Codex, Gemini CLI and
 /// OpenCode. It decides every action as the hook does, and counts the actions that run

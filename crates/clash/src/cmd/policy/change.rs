@@ -173,6 +173,8 @@ fn remember(dirs: &Dirs, changes: Vec<FileChange>) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Undo the last change of a policy
+///
 /// Undoes the change of the last `clash policy` command. Refuses if the file has changed
 /// since then.
 #[derive(Debug, clap::Args)]

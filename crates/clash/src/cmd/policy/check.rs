@@ -16,11 +16,13 @@ use crate::exit;
 use crate::policy::LoadedPolicy;
 use crate::ui::{CommandOutput, Failure, TextTone};
 
+/// Show mistakes and warnings of the policies in force
+///
 /// Compiles every layer anew and shows mistakes and warnings.
 ///
-/// A policy with a mistake does not compile, for example because an expect() fails. Until
-/// you correct it, clash denies every action. A warning marks text that compiles but
-/// probably does not mean what you intended. Exit status: 0 without mistakes, 1 with one.
+/// A policy with a mistake does not compile, for example because an expect() fails. Until you
+/// correct it, clash denies every action. A warning marks text that compiles but probably
+/// does not mean what you intended. Exit status: 0 without mistakes, 1 with one.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Check this file alone, as the user's policy

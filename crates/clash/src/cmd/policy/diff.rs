@@ -17,12 +17,14 @@ use crate::policy::LoadedPolicy;
 use crate::say;
 use crate::ui::{CommandOutput, Failure, TextTone};
 
+/// Show the actions that another policy permits more or less
+///
 /// Compares the decisions of two policies, not their text.
 ///
-/// Clash compiles each file single_file above the built-in rules. It makes example actions for
-/// everything that either policy names and for things that neither names, and decides them
-/// by both. It compares the grants of sandboxes with the same name. The paths are those of
-/// an imagined machine. Prints nothing if it finds no difference.
+/// Clash compiles each file alone above the built-in rules. It makes example actions for
+/// everything that either policy names and for things that neither names, and decides them by
+/// both. It compares the grants of sandboxes with the same name. The paths are those of an
+/// imagined machine. Prints nothing if it finds no difference.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     old: PathBuf,

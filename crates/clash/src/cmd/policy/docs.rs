@@ -9,8 +9,10 @@ use crate::cmd::unless_closed;
 use crate::compiler::{CompilerAnswer, CompilerError, ask_compiler};
 use crate::ui::{CommandOutput, Failure, TextTone};
 
-/// Without a name, lists every builder and module in one line. With the name of a builder,
-/// a module or a sandbox, shows its whole documentation.
+/// Show the documentation of the language and its library
+///
+/// Without a name, lists every builder and module in one line. With the name of a builder, a
+/// module or a sandbox, shows its whole documentation.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     name: Option<String>,

@@ -47,6 +47,8 @@ struct RuleArgs {
     how: ChangeOptions,
 }
 
+/// Add a rule to a policy, or change its rule
+///
 /// Adds the rule beside similar rules, and keeps comments and layout. Clash shows the change
 /// first. It refuses the change if the policy would not compile or the rule would have no
 /// effect.
@@ -62,6 +64,8 @@ pub(crate) struct AllowArgs {
     reason: Option<String>,
 }
 
+/// Deny an action
+///
 /// Adds the rule beside similar rules, and keeps comments and layout. Clash shows the change
 /// first. It refuses the change if the policy would not compile or the rule would have no
 /// effect.
@@ -74,6 +78,8 @@ pub(crate) struct DenyArgs {
     reason: Option<String>,
 }
 
+/// Remove the rule about an action
+///
 /// Removes the rule and the groups that become empty, and shows the new decision.
 #[derive(Debug, clap::Args)]
 pub(crate) struct RemoveArgs {

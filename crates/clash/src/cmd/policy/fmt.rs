@@ -15,10 +15,12 @@ use crate::exit;
 use crate::policy::PolicyFiles;
 use crate::ui::{CommandOutput, Failure};
 
+/// Format policies, or rewrite older ones in the present language
+///
 /// Keeps comments, blank lines between paragraphs and the order of rules.
 ///
-/// With `--upgrade`, clash also rewrites older forms of the language. It leaves and lists
-/// the forms whose meaning might change. It writes nothing if an action would become more
+/// With `--upgrade`, clash also rewrites older forms of the language. It leaves and lists the
+/// forms whose meaning might change. It writes nothing if an action would become more
 /// permitted. Exit status with `--check`: 0 if nothing would change, 1 otherwise.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {

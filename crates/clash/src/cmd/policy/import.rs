@@ -19,11 +19,13 @@ use crate::exit;
 use crate::policy::PolicyFiles;
 use crate::ui::{CommandOutput, Failure, TextTone};
 
+/// Turn the permissions of other tools into a policy
+///
 /// Prints the policy and the permissions that it does not express.
 ///
-/// An import never permits more than the original. A permission that a policy cannot
-/// express exactly becomes stricter or is left out, and clash reports both. Without a file,
-/// clash imports the agents' settings in the home directory and in the project.
+/// An import never permits more than the original. A permission that a policy cannot express
+/// exactly becomes stricter or is left out, and clash reports both. Without a file, clash
+/// imports the agents' settings in the home directory and in the project.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The file; clash finds the format from its content

@@ -21,6 +21,7 @@ use super::explain;
 use crate::policy::PolicyFiles;
 use crate::ui::{CommandOutput, Failure};
 
+/// Check, show, test, compare and change policies
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -29,33 +30,21 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum PolicyVerb {
-    /// Show mistakes and warnings of the policies in force
     Check(check::Args),
-    /// Show the policies in force: layers, rules, settings, sandboxes
     Show(show::Args),
-    /// Test the expectations in policies, and tables of actions
     Test(test::Args),
-    /// Show the actions that another policy permits more or less
     Diff(diff::Args),
-    /// Decide the past actions of agents by a policy
     Backtest(backtest::Args),
-    /// Allow an action: add a rule to a policy, or change its rule
+    #[command(about = "Allow an action: add a rule to a policy, or change its rule")]
     Allow(edit::AllowArgs),
-    /// Deny an action
     Deny(edit::DenyArgs),
-    /// Ask before an action
+    #[command(about = "Ask before an action")]
     Ask(edit::AllowArgs),
-    /// Remove the rule about an action
     Remove(edit::RemoveArgs),
-    /// Undo the last change of a policy
     Undo(change::UndoArgs),
-    /// Format policies, or rewrite older ones in the present language
     Fmt(fmt::Args),
-    /// Turn the permissions of other tools into a policy
     Import(import::Args),
-    /// Show the documentation of the language and its library
     Docs(docs::Args),
-    /// Show how the policy would decide an action; the same as `clash explain`
     Explain(explain::Args),
 }
 

@@ -16,6 +16,8 @@ use crate::cmd::show_json::layer_json;
 use crate::cmd::unless_closed;
 use crate::ui::{CommandOutput, Failure, TextTone};
 
+/// Show the policies in force: layers, rules, settings, sandboxes
+///
 /// Shows the compiled layers, the highest first.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {

@@ -22,16 +22,18 @@ use crate::say;
 use crate::ui::{CommandOutput, Failure, TextTone};
 use clash_agents::tool_input::{self, CallContext};
 
+/// Test the expectations in policies, and tables of actions
+///
 /// Compiles the policies, which checks every expect() in them, and decides every action of
 /// the tables.
 ///
 /// A line of a table is `EFFECT [sandbox=NAME] [mode=NAME] [agent=NAME] TOOL INPUT`. The
-/// input is a script for Bash, a path for file tools (it may begin with $PWD, $HOME or ~),
-/// a URL for WebFetch, and JSON for any other tool. `#` begins a comment. Exit status: 0 if
+/// input is a script for Bash, a path for file tools (it may begin with $PWD, $HOME or ~), a
+/// URL for WebFetch, and JSON for any other tool. `#` begins a comment. Exit status: 0 if
 /// every decision is as expected, 1 if not.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The policies, each tested single_file; the policies in force if not given
+    /// The policies, each tested alone; the policies in force if not given
     files: Vec<PathBuf>,
     /// A table of actions; may be repeated
     #[arg(long, value_name = "FILE")]

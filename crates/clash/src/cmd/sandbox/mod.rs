@@ -33,6 +33,7 @@ use crate::policy::LoadedPolicy;
 use crate::rights::ExtraRight;
 use crate::ui::{CommandOutput, Failure, ProgressLine, TextTone};
 
+/// Run a command in a named sandbox, or look at sandboxes
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
