@@ -22,8 +22,7 @@ pub struct Sandbox {
     pub serve: Vec<u16>,
     pub env: Vec<EnvRule>,
     pub limits: ResourceLimits,
-    /// The fate of processes that the command leaves running. `None`: in a room they
-    /// end with the command; without a room they live on, confined.
+    /// The fate of processes that the command leaves running. `None` is `Detached`.
     pub lifetime: Option<ProcessLifetime>,
     pub protect: ProtectSettings,
     /// Programs that run in the sandboxes of their own rules when a command of this sandbox

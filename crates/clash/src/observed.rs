@@ -195,8 +195,9 @@ fn is_reachable(path: &Path) -> bool {
         || rustix::fs::access(path, rustix::fs::Access::WRITE_OK).is_ok()
 }
 
-/// Git leaves such a link out of the work tree and goes on, so that `commit -a` would
-/// delete it.
+/// A block of a link that the command could not make, in the words of git or `ln`. Git leaves
+/// such a link out of the work tree and goes on, so that `commit -a` would delete it; then
+/// the reason says so.
 fn blocked_link(sandbox: &Sandbox, line: &str) -> Option<BlockFacts> {
     let (before, _) = line.split_once("Permission denied")?;
     let by_git = before.contains("unable to create symlink ");

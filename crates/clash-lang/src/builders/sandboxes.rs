@@ -26,9 +26,9 @@ pub(super) fn names(builder: &mut GlobalsBuilder) {
     /// the host may connect to, `env` the variables, `limits` the resources.
     /// With `detach = False`, processes in the background end with the command that
     /// started them; otherwise they go on until the session ends or `clash stop`.
-    /// `lifetime` is the older form: `"action"` or `"detached"`. `protect` makes more paths read-only that steer
-    /// programs outside, for example `.husky`; `unprotect` removes paths from that
-    /// list. `doors` names programs that run in the sandboxes of their own rules when a
+    /// `lifetime` is the older form: `"action"` or `"detached"`. `protect` makes more
+    /// paths read-only that steer programs outside, for example `.husky`; `unprotect`
+    /// removes paths from that list. `doors` names programs that run in the sandboxes of their own rules when a
     /// command of this sandbox starts them. `extends` starts from another sandbox.
     /// Without a name, the sandbox is named after its line.
     fn sandbox<'v>(
