@@ -14,26 +14,6 @@ mod support;
 
 use support::*;
 
-/// Runs a case on a repository with two commits, as each user, in a room and in the watched
-/// tier, with these options.
-fn each_repository(options: &[&str], case: impl Fn(World)) {
-    if !has_git() {
-        return;
-    }
-    for who in identities() {
-        for tier in [&[][..], &["--simulate", "no-userns"]] {
-            let world = World::new(who);
-            bare(
-                &world,
-                "git init -q -b main . && git config user.name a && git config user.email a@b &&
-                 echo 1 > f && git add -A && git commit -qm one && git branch other &&
-                 echo 2 > f && git commit -qam two",
-            );
-            case(world.with_places().option(tier).option(options));
-        }
-    }
-}
-
 /// Prints `found` if `front` has a file that only a new repository may have, and is none. Then
 /// removes the files of the attack.
 const FIND_AND_CLEAN: &str =

@@ -254,7 +254,10 @@ impl Connection {
         })
     }
 
-    /// The first bytes on a port that is neither for TLS nor for HTTP.
+    /// Relays a connection on a port that is neither for TLS nor for HTTP. If the client
+    /// speaks first, looks at its first bytes: those of TLS or HTTP must name a permitted
+    /// host, others pass unseen. Waits while the bytes could become either. The server may
+    /// speak first meanwhile.
     fn guess(
         &mut self,
         server: &mut Endpoint,
