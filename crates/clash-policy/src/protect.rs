@@ -121,6 +121,58 @@ pub fn kept<'a>(
     if begun.is_empty() {
         return None;
     }
+    kept_by_names(protect, &names, &begun, named, needs)
+        .or_else(|| kept_in_submodule(protect, &names, named, needs))
+}
+
+/// The entry of `.git` that forbids a change in the repository of a submodule, for example
+/// `.git/config` for `.git/modules/vendor/lib/config`. The name of a submodule has any number
+/// of parts, so an entry counts behind each of them.
+fn kept_in_submodule<'a>(
+    protect: &'a ProtectSettings,
+    names: &[&OsStr],
+    named: usize,
+    needs: FileCaps,
+) -> Option<PersistencePath<'a>> {
+    let at = submodules_at(names)?;
+    let (above, inside) = (names.get(..at)?, names.get(at + 2..)?);
+    (1..inside.len()).find_map(|skipped| {
+        let rest = inside.get(skipped..)?;
+        let above_rest = inside.get(1..skipped)?;
+        // Histories of `HEAD`, and branches of remotes.
+        let history = above_rest.iter().any(|name| *name == "logs") && rest == ["HEAD"];
+        let remote = above_rest.last().is_some_and(|name| *name == "refs")
+            && rest.first().is_some_and(|name| *name == "remotes");
+        if history || remote {
+            return None;
+        }
+        let repository = [OsStr::new(REPOSITORY)];
+        let names: Vec<&OsStr> = above.iter().chain(&repository).chain(rest).copied().collect();
+        kept_by_names(protect, &names, &[at], named, needs)
+    })
+}
+
+/// The index of `.git` in `.git/modules/NAME`.
+fn submodules_at(names: &[&OsStr]) -> Option<usize> {
+    let is_start = |pair: &[&OsStr]| {
+        matches!(pair, [one, two] if one.eq_ignore_ascii_case(REPOSITORY)
+            && two.eq_ignore_ascii_case("modules"))
+    };
+    names.windows(2).position(is_start).filter(|at| names.len() > at + 2)
+}
+
+/// True if a path is the repository of a submodule, or in it.
+pub fn is_in_submodule(path: &Path) -> bool {
+    submodules_at(&path.iter().collect::<Vec<_>>()).is_some()
+}
+
+fn kept_by_names<'a>(
+    protect: &'a ProtectSettings,
+    names: &[&OsStr],
+    begun: &[usize],
+    named: usize,
+    needs: FileCaps,
+) -> Option<PersistencePath<'a>> {
     entries(protect).find(|entry| {
         let length = entry.path.split('/').count();
         let found = |start: usize| {
@@ -157,6 +209,9 @@ pub fn begins(
     entry_counts: impl Fn(KeepMode) -> bool,
 ) -> bool {
     let names: Vec<&OsStr> = below.iter().collect();
+    if protect.standard && submodules_at(&names).is_some() {
+        return true;
+    }
     entries(protect).filter(|entry| entry_counts(entry.keep)).any(|entry| {
         (1..entry.path.split('/').count()).any(|begun| {
             let above = names.len().checked_sub(begun).and_then(|at| names.get(..at));
@@ -171,7 +226,9 @@ pub fn begins(
 pub fn alike_below(protect: &ProtectSettings, one: &Path, other: &Path) -> bool {
     let [one, other] = [one, other].map(|path| path.iter().collect::<Vec<&OsStr>>());
     let packages = |names: &[&OsStr]| names.iter().any(|name| is_package_directory(name));
-    packages(&one) == packages(&other)
+    let submodule = [&one, &other].iter().any(|names| submodules_at(names).is_some());
+    !(protect.standard && submodule)
+        && packages(&one) == packages(&other)
         && entries(protect).all(|entry| {
             (1..entry.path.split('/').count()).all(|begun| {
                 let [one, other] = [&one, &other].map(|names| ends(entry.path, names, begun));
@@ -311,6 +368,27 @@ mod tests {
             let whole = |other: &&PersistencePath<'_>| other.keep == KeepMode::Always;
             for other in STANDARD[..at].iter().chain(&STANDARD[at + 1..]).filter(whole) {
                 assert!(!Path::new(entry.path).starts_with(other.path), "{}", entry.path);
+            }
+        }
+    }
+
+    #[test]
+    fn the_repository_of_a_submodule_is_protected_like_the_projects() {
+        let keeps = |path: &str| keeps(&format!("a/.git/modules/{path}"), "w");
+        for dir in ["lib", "vendor/lib", "hooks/x"] {
+            for name in ["config", "hooks/x", "info/attributes", "objects/info/alternates", "HEAD"]
+            {
+                assert!(keeps(&format!("{dir}/{name}")).is_some(), "{dir}/{name}");
+            }
+            for name in [
+                "index",
+                "logs/HEAD",
+                "logs/refs/remotes/o/HEAD",
+                "objects/ab/cd",
+                "refs/heads/x",
+                "refs/remotes/o/x",
+            ] {
+                assert_eq!(keeps(&format!("{dir}/{name}")), None, "{dir}/{name}");
             }
         }
     }

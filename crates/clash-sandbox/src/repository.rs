@@ -25,7 +25,7 @@ use crate::worktree;
 
 pub use bare::completes_bare_repository;
 pub(crate) use bare::is_complete;
-pub(crate) use config_change::judge_config_change;
+pub(crate) use config_change::{judge_config_change, judge_submodule_list, judge_worktree_config};
 
 /// A longer file is not read.
 const MAX_GIT_FILE_BYTES: u64 = 1 << 20;

@@ -63,8 +63,14 @@ pub const STANDARD: &[PersistencePath<'static>] = &[
     each(".git/hooks", BY_GIT),
     each(".git/config", BY_GIT),
     each(".git/config.worktree", BY_GIT),
-    each(".git/info", BY_GIT),
-    each(".git/modules", BY_GIT),
+    // `info/refs`, a list for servers without git, is free.
+    existing_name(".git/info", BY_GIT),
+    each(".git/info/attributes", BY_GIT),
+    each(".git/info/exclude", BY_GIT),
+    each(".git/info/grafts", BY_GIT),
+    each(".git/info/sparse-checkout", BY_GIT),
+    // Repositories of submodules: the entries of `.git` count in each (`kept_in_submodule`).
+    existing_name(".git/modules", BY_GIT),
     each(".git/commondir", BY_GIT),
     each(".git/objects/info/alternates", BY_GIT),
     each(".git/objects/info/http-alternates", BY_GIT),

@@ -73,7 +73,8 @@ impl GitSetting {
     fn names_no_program(&self) -> bool {
         let (section, name, value) = (self.section.as_str(), self.name.as_str(), &self.value);
         let full = self.full_name();
-        if UNUSED.contains(&section) || is_plain_git_setting(&full.to_lowercase()) {
+        let judged = super::config_change::is_judged_harmless(self);
+        if judged || UNUSED.contains(&section) || is_plain_git_setting(&full.to_lowercase()) {
             return true;
         }
         if let Some((_, values)) = EXACT.iter().find(|(known, _)| *known == full) {

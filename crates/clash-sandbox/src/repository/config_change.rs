@@ -37,6 +37,72 @@ const LFS: &[(&str, &str)] = &[
     ("filter.lfs.smudge", "git-lfs smudge -- %f"),
 ];
 
+/// Settings of `config.worktree` that `git sparse-checkout` writes.
+const OF_WORKTREE: &[&str] = &["core.sparsecheckout", "core.sparsecheckoutcone", "index.sparse"];
+
+/// Fails with the first change of `config.worktree` that is not harmless.
+pub(crate) fn judge_worktree_config(old: &str, new: &str) -> Result<(), String> {
+    judge_each(old, new, |setting| OF_WORKTREE.contains(&setting.full_name().as_str()))
+}
+
+/// Fails with the first change of `.gitmodules` that is not harmless. The path and the branch
+/// of a submodule may change, its address may not.
+pub(crate) fn judge_submodule_list(old: &str, new: &str) -> Result<(), String> {
+    let known = parse_settings(old).unwrap_or_default();
+    judge_each(old, new, |setting| {
+        let listed = |old: &GitSetting| old.full_name() == setting.full_name();
+        setting.section == "submodule"
+            && setting.middle.is_some()
+            && (is_submodule_setting(setting) || is_submodule_path(setting))
+            && (setting.name != "url" || !known.iter().any(|old| listed(old) && old != setting))
+    })
+}
+
+/// Fails with the first setting that is added or removed and not harmless.
+fn judge_each(
+    old: &str,
+    new: &str,
+    is_harmless: impl Fn(&GitSetting) -> bool,
+) -> Result<(), String> {
+    let no_setting = || "a line that is no setting".to_owned();
+    let old = parse_settings(old).ok_or_else(no_setting)?;
+    let new = parse_settings(new).ok_or_else(no_setting)?;
+    let ((kept, removed), (kept_in_new, added)) = (split_by(&old, &new), split_by(&new, &old));
+    if kept != kept_in_new {
+        return Err("the order of settings".to_owned());
+    }
+    let refused = removed.into_iter().chain(added).find(|setting| !is_harmless(setting));
+    refused.map_or(Ok(()), |setting| Err(setting.full_name()))
+}
+
+/// True for settings of a submodule that name no program and lead to no transport but git's
+/// own.
+fn is_submodule_setting(setting: &GitSetting) -> bool {
+    let value = setting.value.as_str();
+    match setting.name.as_str() {
+        "url" => is_submodule_place(value),
+        "update" => matches!(value, "checkout" | "merge" | "none" | "rebase"),
+        "branch" => !value.starts_with('-'),
+        "active" | "fetchrecursesubmodules" | "ignore" | "shallow" => true,
+        _ => false,
+    }
+}
+
+/// `submodule.NAME.path`: a place in the work tree.
+fn is_submodule_path(setting: &GitSetting) -> bool {
+    setting.name == "path"
+        && !setting.value.starts_with(['-', '/'])
+        && setting.value.split('/').all(|part| !matches!(part, "" | "." | ".."))
+}
+
+/// True for the address of another machine, and for a path. Git does not run the hooks of a
+/// repository that it only fetches from.
+fn is_submodule_place(url: &str) -> bool {
+    let plain = |c: char| !c.is_whitespace() && !c.is_control() && !matches!(c, '`' | '$' | '\\');
+    let is_path = url.starts_with(['/', '.']) && url.chars().all(plain) && !url.contains("::");
+    is_path || is_remote_place(url)
+}
+
 /// Fails with the first setting whose change is not harmless. `has_branch` tells whether a
 /// branch exists.
 pub(crate) fn judge_config_change(
@@ -57,6 +123,7 @@ pub(crate) fn judge_config_change(
         let goes = match (setting.section.as_str(), &setting.middle) {
             ("branch", Some(branch)) => !has_branch(branch) || replaced(setting, &added),
             ("remote", _) => false,
+            ("submodule", Some(_)) => is_submodule_setting(setting),
             _ => is_harmless(setting),
         };
         if !goes {
@@ -122,8 +189,14 @@ fn may_be_added(setting: &GitSetting, old: &[GitSetting]) -> bool {
                 _ => REMOTE.contains(&name),
             }
         }
+        ("submodule", Some(_)) => is_submodule_setting(setting),
         _ => is_harmless(setting),
     }
+}
+
+/// True if a change of this setting passes, so its presence steers no program.
+pub(super) fn is_judged_harmless(setting: &GitSetting) -> bool {
+    setting.section != "remote" && setting.section != "branch" && is_harmless(setting)
 }
 
 fn is_harmless(setting: &GitSetting) -> bool {
@@ -228,6 +301,68 @@ mod tests {
             String::new(),
         ] {
             assert!(judge(&changed).is_err(), "{changed}");
+        }
+    }
+
+    #[test]
+    fn an_upstream_moves_within_its_remote() {
+        let other = OLD.replace("refs/heads/main", "refs/heads/other");
+        assert_eq!(judge(&other), Ok(()));
+    }
+
+    #[test]
+    fn sparse_checkout_has_settings_of_its_own() {
+        let judge = |new: &str| judge_worktree_config("", new);
+        assert_eq!(judge("[core]\n\tsparseCheckout = true\n\tsparseCheckoutCone = true\n"), Ok(()));
+        for refused in
+            ["[core]\n\tworktree = /\n", "[core]\n\tfsmonitor = ./x\n", "[alias]\n\tst = !x\n"]
+        {
+            assert!(judge(refused).is_err(), "{refused}");
+        }
+    }
+
+    #[test]
+    fn submodules_come_from_places_and_run_nothing() {
+        let listed = "[submodule \"lib\"]\n\tpath = lib\n\turl = https://a.test/lib.git\n";
+        let judge = |new: &str| judge_submodule_list(listed, new);
+        let more =
+            |name: &str, value: &str| format!("{listed}[submodule \"b\"]\n\t{name} = {value}\n");
+        for (name, value) in [
+            ("path", "vendor/b"),
+            ("url", "../b.git"),
+            ("url", "git@host.test:b.git"),
+            ("branch", "main"),
+            ("update", "rebase"),
+        ] {
+            assert_eq!(judge(&more(name, value)), Ok(()), "{name} {value}");
+        }
+        for (name, value) in [
+            ("url", "ext::sh -c evil"),
+            ("url", "ext::evil"),
+            ("url", "--upload-pack=evil"),
+            ("url", "file:///etc"),
+            ("path", "../b"),
+            ("path", "/b"),
+            ("path", ".git/../../b"),
+            ("update", "!evil"),
+            ("hooks", "x"),
+        ] {
+            assert!(judge(&more(name, value)).is_err(), "{name} {value}");
+        }
+        assert!(judge(&listed.replace("a.test", "evil.test")).is_err());
+        assert!(judge(&format!("{listed}[core]\n\tfsmonitor = x\n")).is_err());
+        assert_eq!(judge(""), Ok(()));
+        let settings = "[submodule \"lib\"]\n\tactive = true\n\turl = ext::evil\n";
+        assert!(judge_config_change("", settings, |_| true).is_err());
+        assert_eq!(judge_config_change("", &settings.replace("ext::evil", "/b"), |_| true), Ok(()));
+    }
+
+    #[test]
+    fn settings_that_pass_steer_no_program() {
+        for name in HARMLESS {
+            let (section, key) = name.split_once('.').unwrap();
+            let text = format!("[{section}]\n\t{key} = true\n");
+            assert_eq!(super::super::config::check_settings(&text).err(), None, "{name}");
         }
     }
 

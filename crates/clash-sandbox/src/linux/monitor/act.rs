@@ -213,7 +213,7 @@ impl MonitorWorker {
     }
 
     /// Notes the refused access for the record, and returns `EACCES`.
-    fn note_refusal(&self, path: &Path, needs: FileCaps) -> Errno {
+    pub(super) fn note_refusal(&self, path: &Path, needs: FileCaps) -> Errno {
         let path = path.to_path_buf();
         self.refusal.replace(Some(RefusedAccess { path, needs }));
         Errno::ACCESS

@@ -12,7 +12,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use clash_policy::protect::REPOSITORY;
+use clash_policy::protect::{REPOSITORY, is_in_submodule};
 use rustix::fs::lstat;
 
 use super::act::identity;
@@ -56,6 +56,8 @@ impl OwnCreations {
         if self.repositories && path.file_name().is_some_and(|name| name == REPOSITORY) {
             let around = path.parent().filter(|parent| self.is_new(parent));
             self.tree(around.unwrap_or(path));
+        } else if self.repositories && is_new_submodule(path) {
+            self.tree(path);
         }
         self.directories.insert(path, inode);
     }
@@ -138,6 +140,16 @@ impl OwnCreations {
     fn is_still(&self, path: &Path, inode: Inode) -> bool {
         (self.inode_of)(path) == Some(inode)
     }
+}
+
+/// True for a directory in `.git/modules` that is not in the repository of a submodule.
+fn is_new_submodule(path: &Path) -> bool {
+    is_in_submodule(path)
+        && path
+            .ancestors()
+            .skip(1)
+            .take_while(|above| is_in_submodule(above))
+            .all(|above| lstat(above.join("HEAD")).is_err())
 }
 
 #[cfg(test)]

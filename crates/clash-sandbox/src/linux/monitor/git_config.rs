@@ -1,32 +1,30 @@
-//! `config` of a repository. Git changes it by renaming `config.lock`. The monitor compares
-//! the two files setting by setting (`repository/config_change.rs`) and renames a copy
-//! (`lock_file.rs`).
+//! `config` of a repository, `config.worktree` and `.gitmodules`. Git changes each by renaming
+//! a lock file, for example `config.lock`. The monitor compares the two files setting by
+//! setting (`repository/config_change.rs`) and renames a copy (`lock_file.rs`).
 
 use std::path::Path;
 
 use clash_policy::FileCaps;
 use clash_policy::path::NoLinks;
-use clash_policy::protect::REPOSITORY;
+use clash_policy::protect::{REPOSITORY, is_in_submodule};
 use rustix::fs::{AtFlags, RenameFlags, statat, unlinkat};
 use rustix::io::Errno;
 
 use super::act::{ActResult, HeldName, MonitorWorker};
 use super::lock_file::read_beside;
-use crate::repository::judge_config_change;
+use crate::repository::{judge_config_change, judge_submodule_list, judge_worktree_config};
 
-const CONFIG: &str = "config";
-const LOCK: &[u8] = b"config.lock";
+const LOCK_SUFFIX: &[u8] = b".lock";
 const PACKED_REFS: &str = "packed-refs";
 const MAX_CONFIG_BYTES: u64 = 1 << 20;
 const MAX_PACKED_BYTES: u64 = 64 << 20;
 
 impl MonitorWorker {
-    /// True if a path is the `config` of a repository that existed before the command.
+    /// True if a path is a settings file of a repository that existed before the command, or
+    /// the list of submodules.
     pub(super) fn is_kept_config(&self, path: &Path) -> bool {
-        let in_repository = path.parent().and_then(Path::file_name) == Some(REPOSITORY.as_ref());
-        path.file_name() == Some(CONFIG.as_ref())
-            && in_repository
-            && self.watch.rights.kept(path, FileCaps::DELETE, &NoLinks).is_some()
+        settings_kind(path).is_some()
+            && self.watch.rights.kept(path, FileCaps::CHANGE, &NoLinks).is_some()
             && !self.fresh.covers(path)
     }
 
@@ -39,14 +37,59 @@ impl MonitorWorker {
         to: &HeldName,
         flags: RenameFlags,
     ) -> ActResult {
-        self.check_lock_rename(from, to, flags, LOCK, FileCaps::CHANGE)?;
+        let kind = settings_kind(&to.path).ok_or(Errno::ACCESS)?;
+        let lock = [to.bare(), LOCK_SUFFIX].concat();
+        self.check_lock_rename(from, to, flags, &lock, FileCaps::CHANGE)?;
         let _turn = self.turns.alone()?;
         let (new, mode) = read_beside(from, from.bare(), MAX_CONFIG_BYTES)?;
-        let (old, _) = read_beside(to, CONFIG.as_bytes(), MAX_CONFIG_BYTES)?;
-        judge_config_change(&old, &new, |branch| has_branch(to, branch))
-            .map_err(|_| Errno::ACCESS)?;
+        let old = match read_beside(to, to.bare(), MAX_CONFIG_BYTES) {
+            // A repository has `config`; the other two may be new.
+            Err(Errno::NOENT)
+                if kind != SettingsKind::Repository && self.watch.rights.new_repositories() =>
+            {
+                String::new()
+            }
+            old => old?.0,
+        };
+        let judged = match kind {
+            SettingsKind::Repository => {
+                judge_config_change(&old, &new, |branch| has_branch(to, branch))
+            }
+            SettingsKind::Worktree => judge_worktree_config(&old, &new),
+            SettingsKind::Submodules => judge_submodule_list(&old, &new),
+        };
+        if judged.is_err() {
+            return Err(self.note_refusal(&to.path, FileCaps::WRITE));
+        }
         self.put_copy(to, new.as_bytes(), mode)?;
         unlinkat(&from.dir, from.bare(), AtFlags::empty())
+    }
+}
+
+/// Files with settings of git that a rename of its lock file may change.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum SettingsKind {
+    /// `config` of the project's repository, or of a submodule's.
+    Repository,
+    /// `config.worktree` of a repository or of a linked worktree.
+    Worktree,
+    /// `.gitmodules`.
+    Submodules,
+}
+
+fn settings_kind(path: &Path) -> Option<SettingsKind> {
+    let dir = path.parent()?;
+    fn name(at: Option<&Path>) -> Option<&str> {
+        at.and_then(Path::file_name).and_then(|name| name.to_str())
+    }
+    let repository = name(Some(dir)) == Some(REPOSITORY);
+    let linked = name(dir.parent()) == Some("worktrees")
+        && name(dir.parent().and_then(Path::parent)) == Some(REPOSITORY);
+    match name(Some(path))? {
+        "config" if repository || is_in_submodule(dir) => Some(SettingsKind::Repository),
+        "config.worktree" if repository || linked => Some(SettingsKind::Worktree),
+        ".gitmodules" => Some(SettingsKind::Submodules),
+        _ => None,
     }
 }
 

@@ -85,10 +85,13 @@ impl MonitorWorker {
         };
         let worktree = rights.given.iter().find(of_worktree).map(|grant| grant.path.clone());
         let copy = worktree.unwrap_or_else(|| rights.places.project.join(REPOSITORY)).join(COPY);
-        if rustix::fs::lstat(&copy).is_ok()
-            && let Ok(_turn) = self.turns.alone()
-        {
-            let _ = rustix::fs::unlink(&copy);
+        // The second is a copy of `.gitmodules`.
+        for copy in [copy, rights.places.project.join(COPY)] {
+            if rustix::fs::lstat(&copy).is_ok()
+                && let Ok(_turn) = self.turns.alone()
+            {
+                let _ = rustix::fs::unlink(&copy);
+            }
         }
     }
 }
