@@ -49,7 +49,8 @@ struct PluginMessage {
     output: String,
 }
 
-/// A message without its event, session or directory is an error.
+/// Reads a message. One without its event, session or directory is an error, and so is one
+/// before a tool call without the tool.
 pub(crate) fn parse(input: &[u8]) -> ParsedMessage {
     let sent: PluginMessage = serde_json::from_slice(input)?;
     let event = EVENTS.iter().find(|(name, _)| *name == sent.event);

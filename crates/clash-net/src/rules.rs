@@ -182,7 +182,10 @@ impl HostRules {
         }
     }
 
-    /// Judges a dialled address. `names` are the names that led to it in this room.
+    /// Judges a dialled address. `names` are the names that led to it in this room. A rule
+    /// about the address counts first, then the rules about the names, for which the address
+    /// must be public. Without a name, the default decides, on the usual ports and those of
+    /// rules only.
     pub fn judge_address(
         &self,
         address: IpAddr,

@@ -23,7 +23,8 @@ const CLIENT_HELLO: u8 = 1;
 const SERVER_NAME: u16 = 0;
 const HOST_NAME: u8 = 0;
 
-/// Reads the records at the start of a stream.
+/// Reads the records at the start of a stream, and the server name in them. `Partial` if more
+/// bytes may change the answer; a hello that is too long is no TLS.
 pub fn read_client_hello(stream: &[u8]) -> ClientHello {
     let mut message = Vec::new();
     let mut rest = Bytes(stream);

@@ -71,7 +71,9 @@ pub(crate) struct ForeseenAt<'a> {
     pub(crate) cwd: &'a Path,
 }
 
-/// The blocks that the words of a script show. `sandbox_of` gives a sandbox by its name.
+/// The blocks that the words of a script show, each once. A command is judged by its own
+/// sandbox if it has one, and otherwise by the script's. None for a denied script.
+/// `sandbox_of` gives a sandbox by its name.
 pub(crate) fn foreseen(
     at: ForeseenAt<'_>,
     script: &str,

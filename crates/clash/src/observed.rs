@@ -145,7 +145,9 @@ fn writes(script: &str) -> bool {
         .any(|word| script.contains(word))
 }
 
-/// The block of a path that an error message names.
+/// The block of a path that an error message names. `None` if the sandbox grants the access,
+/// if the file is missing and the command did not want to make it, and if the file's own mode
+/// refuses the user. `is_hidden`: the message was `ENOENT`, so a readable path is no block.
 fn judged(
     place: &EndedCommand<'_>,
     path: &Path,

@@ -238,7 +238,9 @@ impl PolicyFiles {
         }
     }
 
-    /// Asks the compiler. No policy, but a report, if there is a mistake.
+    /// Starts `clash-compile` for these files and waits for it. With a mistake there is no
+    /// policy, only the report. Stores nothing. Only the trust of the project's own policy is
+    /// checked.
     fn run_compiler(
         &self,
         warnings: bool,

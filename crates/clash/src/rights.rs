@@ -118,7 +118,10 @@ impl ExtraRight {
         Some(entry.path.to_owned())
     }
 
-    /// The line of a policy that gives the right to a sandbox.
+    /// The line of a policy that gives the right to a sandbox: one `grant(…)`, with `$PWD` or
+    /// `$HOME` where the path is below them. A directory on disk is granted with everything
+    /// in it, any other path alone. A protected path is also taken off the list. Writes
+    /// nothing.
     pub(crate) fn policy_line(
         &self,
         sandbox: &str,

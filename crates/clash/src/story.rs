@@ -102,7 +102,8 @@ impl ActionStory {
     }
 
     /// Adds a record of the same action. The first decision counts, unless a later one
-    /// denies.
+    /// denies. The end counts only of the process that the first launch names, not of
+    /// commands behind doors. A block of the same path counts once.
     fn add(&mut self, record: TraceRecord) {
         let text = |field: &Option<String>| field.clone().unwrap_or_default();
         if let Some(agent) = &record.agent {

@@ -136,7 +136,8 @@ impl Flow {
         }
     }
 
-    /// Sends the held bytes. Returns false if the receiver takes no more now.
+    /// Sends the held bytes without waiting. True if nothing is held any more, false if the
+    /// receiver takes no more now. An error if the connection is broken.
     pub(super) fn flush(
         &mut self,
         to: &mut Endpoint,

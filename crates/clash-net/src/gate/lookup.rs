@@ -88,7 +88,9 @@ fn random_id() -> u16 {
 }
 
 impl<H: GateHost> Gate<H> {
-    /// Finds the addresses of an allowed name, now or later.
+    /// Finds the addresses of an allowed name, and answers `waiter` now or later: from the
+    /// cache, from the host's hosts file, or from a name server. Equal lookups share one
+    /// query. With `MAX_OPEN` lookups the answer is `ServerFailure`.
     pub(super) fn look_up(&mut self, name: &DomainName, kind: RecordKind, waiter: LookupWaiter) {
         let key = (name.clone(), kind);
         if let Some((until, answer)) = self.cache.answers.get(&key)
@@ -243,7 +245,9 @@ impl<H: GateHost> Gate<H> {
         }
     }
 
-    /// Keeps the addresses that may be dialled, and pins them.
+    /// Keeps the addresses that may be dialled and have a route, and pins them. Without one
+    /// the answer is empty, and a refused address is recorded. The answer lives at most
+    /// `MAX_LIFE_SECONDS`.
     fn accept_answer(&mut self, name: &DomainName, answer: DnsAnswer) -> DnsAnswer {
         let DnsAnswer::Addresses { addresses, seconds } = answer else { return answer };
         let mut kept = Vec::new();

@@ -88,8 +88,6 @@ pub struct GateQuestion {
 #[derive(Debug)]
 pub enum ControlEvent {
     Nothing,
-    /// The gate ends when this descriptor becomes readable.
-    EndsWith(OwnedFd),
     End,
 }
 
@@ -168,7 +166,6 @@ pub struct Gate<H> {
     /// Connections whose turn was over before their work.
     busy: Vec<Token>,
     timers: std::collections::BTreeSet<(Instant, Token)>,
-    ends: Vec<OwnedFd>,
     is_ending: bool,
     is_full: bool,
     denials: u64,
@@ -181,9 +178,7 @@ pub struct Gate<H> {
 }
 
 impl<H: GateHost> Gate<H> {
-    /// A gate with all its listeners, which answers nothing before [`Gate::run`]. Pins the
-    /// names of the host's hosts file. Where a rule names addresses, listens on every address
-    /// of its ports.
+    /// A gate with its listeners, idle until [`Gate::run`]. Pins the names of the hosts file.
     pub fn new(
         host: H,
         rules: HostRules,
@@ -215,7 +210,6 @@ impl<H: GateHost> Gate<H> {
             memory: RelayMemory::new(),
             busy: Vec::new(),
             timers: std::collections::BTreeSet::new(),
-            ends: Vec::new(),
             is_ending: false,
             is_full: false,
             denials: 0,
@@ -250,9 +244,8 @@ impl<H: GateHost> Gate<H> {
         Ok(gate)
     }
 
-    /// Carries connections until the launcher or the keeper lets the gate go. Then waits at
-    /// most `DELIVERY_TIME` for open connections to deliver their data, and closes and
-    /// records those that are left.
+    /// Carries connections until the launcher or the keeper lets the gate go, and then for at
+    /// most `DELIVERY_TIME`. Records all of them.
     pub fn run(&mut self, control: impl AsFd) -> Result<(), Errno> {
         self.queue.watch(control.as_fd(), Token::new(TokenKind::Control, 0, 0))?;
         self.pin_few_names();
@@ -288,28 +281,19 @@ impl<H: GateHost> Gate<H> {
         Ok(())
     }
 
-    /// Passes one event to the part of the gate that its token names. An event of `control`,
-    /// or the end of a descriptor that the host has given, begins the gate's end.
+    /// Passes one event to the part that its token names. The end of `control` begins the
+    /// gate's.
     fn handle(&mut self, token: Token, flags: EventFlags, control: std::os::fd::BorrowedFd<'_>) {
         match token.kind {
             TokenKind::Control => match self.host.control() {
                 ControlEvent::Nothing => {}
-                ControlEvent::EndsWith(fd) => {
-                    let at = u32::try_from(self.ends.len()).unwrap_or(0);
-                    let _ = self.queue.watch(&fd, Token::new(TokenKind::Extra, at, 0));
-                    self.ends.push(fd);
-                }
                 ControlEvent::End => {
                     self.queue.forget(control);
                     self.begin_end();
                 }
             },
-            TokenKind::Extra => {
-                if let Some(fd) = self.ends.get(token.slot as usize) {
-                    self.queue.forget(fd);
-                }
-                self.begin_end();
-            }
+            // Only of connections in `busy`, which the kernel does not name.
+            TokenKind::Extra => {}
             TokenKind::Orders => self.take_orders(),
             TokenKind::Names => self.answer_datagrams(),
             TokenKind::Listener => self.accept(token.slot as usize),
@@ -445,9 +429,8 @@ impl<H: GateHost> Gate<H> {
         }
     }
 
-    /// Accepts at most `MAX_ACCEPTED` connections of one listener. With `MAX_CONNECTIONS`
-    /// open, or without free descriptors, all listeners pause, and further connections wait
-    /// in the kernel's queue.
+    /// Accepts at most `MAX_ACCEPTED` connections. At `MAX_CONNECTIONS`, or without free
+    /// descriptors, all listeners pause: further connections wait in the kernel's queue.
     fn accept(&mut self, at: usize) {
         for _ in 0..MAX_ACCEPTED {
             if self.connections.len() >= MAX_CONNECTIONS {
@@ -565,9 +548,8 @@ impl<H: GateHost> Gate<H> {
         true
     }
 
-    /// Reads the user's answer to a question about a host. Only `y` in time allows it; an
-    /// error, a closed pipe and `too_late` deny. The answer holds for the room. Continues the
-    /// lookups and connections that waited for it.
+    /// Reads the user's answer about a host, and continues all that waited for it. Only `y`
+    /// in time allows. The answer holds for the room.
     fn take_answer(&mut self, token: Token, too_late: bool) {
         let Some(question) = self.questions.take(token.slot, token.turn) else { return };
         self.queue.forget(&question.answer);

@@ -78,7 +78,9 @@ impl<H: GateHost> Gate<H> {
         self.settle(token, connection, result);
     }
 
-    /// Reads a request of a program that uses the gate as its proxy.
+    /// Reads a request of a program that uses the gate as its proxy, and judges its target by
+    /// the rules. An allowed address is dialled at once; a name is looked up after this step,
+    /// or asked about. A refusal is an HTTP answer.
     pub(super) fn read_proxy_head(
         &mut self,
         connection: &mut Connection,

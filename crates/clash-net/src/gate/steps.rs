@@ -72,7 +72,9 @@ impl<H: GateHost> Gate<H> {
         self.settle(token, connection, started);
     }
 
-    /// Judges a connection to an outside address. A refused one is reset.
+    /// Judges a connection to an outside address by the address, the port and the names that
+    /// led there. `None` if it is refused: it is then recorded and reset. Asks the user if
+    /// the rules say so; the connection waits.
     fn judge_connection(
         &mut self,
         socket: OwnedFd,
@@ -309,7 +311,9 @@ impl<H: GateHost> Gate<H> {
         }
     }
 
-    /// Records a connection and closes it. After a fault the client gets a reset.
+    /// Records a connection and closes it. After a fault the client gets a reset. Not
+    /// recorded: queries to the resolver, and clients that closed before their connection was
+    /// relayed.
     pub(super) fn finish(&mut self, mut connection: Connection, fault: Option<ConnectionFault>) {
         connection.up.release(&mut self.memory);
         connection.down.release(&mut self.memory);
@@ -348,7 +352,7 @@ impl<H: GateHost> Gate<H> {
         }
     }
 
-    /// The user has answered a question about an address.
+    /// Continues the connections to an address that waited for the user: dials, or refuses.
     pub(super) fn resume_connections(&mut self, host: &str) {
         for (at, turn) in self.connections.all() {
             let is_waiting = self.connections.get(at, turn).is_some_and(|connection| {

@@ -35,7 +35,9 @@ pub(super) struct LaunchRequest<'a> {
 }
 
 impl<'a> LaunchRequest<'a> {
-    /// Hides a terminal that no stream has, and adds the temporary directory and the caches.
+    /// The plan and command of a launch, changed where this needs it: hides a terminal that
+    /// no stream has, and adds the temporary directory and the caches of the roomless tiers.
+    /// Makes no file.
     pub(super) fn new(
         plan: &'a SandboxPlan,
         command: &'a LaunchCommand,

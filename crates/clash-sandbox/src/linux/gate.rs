@@ -81,6 +81,7 @@ impl GateProcess {
         let _ = rustix::net::send(&self.control, &message, flags);
     }
 
+    /// Sends the sockets of the gate's namespace to the process, which begins with them.
     pub(crate) fn give(&self, sockets: &GateDescriptors) -> Result<(), LaunchError> {
         sockets.send(self.control.as_fd(), SOCKETS).map_err(|e| LaunchError::Gate(e.into()))
     }
@@ -167,8 +168,7 @@ impl GateHost for OutsideHost<'_> {
     }
 
     /// Reads one message of the launcher or keeper, and reaps children that asked the user.
-    /// `End` if the launcher or the keeper has shut its side down. `EndsWith` never comes
-    /// from here.
+    /// `End` if the launcher or the keeper has shut its side down.
     fn control(&mut self) -> ControlEvent {
         // Children that asked the user.
         while matches!(rustix::process::wait(WaitOptions::NOHANG), Ok(Some(_))) {}

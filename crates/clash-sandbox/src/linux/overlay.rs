@@ -105,7 +105,9 @@ fn try_lock(dir: &Path) -> OverlayResult<Option<OwnedFd>> {
     }
 }
 
-/// An overlay of these directories with its changes in `own/upper`, not attached.
+/// An overlay of these directories with its changes in `own/upper`, not attached. Makes
+/// `own/upper` and `own/work` if they are missing, and empties `work` after an overlay that
+/// was not unmounted.
 fn make_overlay(lower: &[&OwnedFd], own: &Path) -> OverlayResult<OwnedFd> {
     let [upper, work] = ["upper", "work"].map(|name| own.join(name));
     for dir in [&upper, &work] {

@@ -156,8 +156,8 @@ struct PortForwarder {
 }
 
 impl PortForwarder {
-    /// Starts the process that forwards connections to these listeners. It ends with the
-    /// launcher.
+    /// Forks the process that forwards connections to these listeners, and to further ones
+    /// that the launcher sends. It ends with the launcher. It blocks signals of the terminal.
     fn start(
         listeners: Vec<TcpListener>,
         orders: Option<(OwnedFd, Vec<u16>)>,

@@ -71,7 +71,8 @@ pub(crate) fn landlock_ruleset(handled: &HandledRights) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
 }
 
-/// Adds a rule for a place and everything below it.
+/// Adds a rule with these rights for a place and everything below it (`landlock_add_rule`).
+/// Rights that the ruleset does not handle are `EINVAL`.
 pub(crate) fn landlock_rule(
     ruleset: BorrowedFd<'_>,
     place: BorrowedFd<'_>,

@@ -173,7 +173,8 @@ fn exit_status(end: ObservedEnd) -> u8 {
     u8::try_from(code).unwrap_or(exit::FAILED)
 }
 
-/// Adds one observation. A directory that was only read counts as listed.
+/// Adds one observation. A directory that was only read counts as listed. The rights of
+/// several accesses to a file are joined.
 fn note(touched: &mut TouchedResources, observed: Observed) {
     match observed {
         Observed::File { path, caps } if path.is_dir() && caps == clash_policy::FileCaps::READ => {

@@ -93,7 +93,10 @@ impl RightRequest {
 }
 
 impl HookCall<'_> {
-    /// Answers a request: the question to the user, or the reason why it cannot be asked.
+    /// Answers a request: the question to the user, or a refusal with its reason. Refuses if
+    /// the command is denied anyway, if no policy may give the right, and if the client
+    /// cannot ask. Records the decision in the trace, and leaves an approval with the rights
+    /// for the launcher.
     pub(super) fn answer_request(&self, request: &RightRequest) -> Result<HookAnswer, HookError> {
         let action = Action::script(self.agent.name, &self.message.mode, &request.command);
         let mut decision = self.decide(&action)?;

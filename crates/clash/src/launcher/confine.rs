@@ -70,7 +70,9 @@ impl LaunchContext {
         self.confine(None, sandbox, &[], &command, doors.as_ref(), environment)
     }
 
-    /// The doors of a room. `None` if it needs none.
+    /// The doors of a room, made anew if they are out of date ([`DoorSet::prepare`]). `None`
+    /// if no program in it needs one, for an unrestricted sandbox, and for root inside an
+    /// agent's room.
     pub(super) fn doors<'a>(
         &'a self,
         policy: &'a LoadedPolicy,

@@ -102,7 +102,11 @@ enum StartedBy {
 type ExtraGrants<'a> = &'a dyn Fn() -> Result<Vec<PathGrant>, LauncherError>;
 
 impl LaunchContext {
-    /// Takes a command from its approval to its sandbox, and becomes the command.
+    /// Takes a command from its approval to its sandbox, and becomes the command. In this
+    /// order: refuses hostile settings, takes the approval (which is then used up), decides
+    /// the script, asks the user if a person started it at a terminal, settles the sandbox,
+    /// makes its doors and confines. An ask of a command that the user's own settings start
+    /// counts as an allow.
     fn launch(
         &self,
         command: &RequestedCommand<'_>,

@@ -191,7 +191,8 @@ pub(crate) fn list(dirs: &Dirs) -> Vec<RunningRoom> {
     running.collect()
 }
 
-/// The records with a lock, each with its file.
+/// The records of rooms that run, the oldest first, each with its file. Removes the files of
+/// rooms that have ended, and what killed keepers have left.
 fn records(dirs: &Dirs) -> Vec<(File, RoomRecord)> {
     let dir = dirs.state.join(DIR);
     let mut found = Vec::new();

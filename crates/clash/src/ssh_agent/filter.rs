@@ -66,7 +66,7 @@ fn make_directory() -> io::Result<PathBuf> {
     Ok(dir)
 }
 
-/// Starts a thread for each client. Drops clients beyond [`MAX_CONNECTIONS`].
+/// Starts a thread for each client. Closes clients beyond [`MAX_CONNECTIONS`]. Never returns.
 fn accept(listener: &UnixListener, agent: &Path) {
     let open = Arc::new(AtomicUsize::new(0));
     for client in listener.incoming() {

@@ -101,7 +101,8 @@ pub(super) struct MonitorWorker {
 pub(super) const SET_ID: u32 = libc::S_ISUID | libc::S_ISGID;
 
 impl MonitorWorker {
-    /// The worker of a plan. Notes the standard streams, which commands may open again.
+    /// The worker of a plan, which has judged nothing yet. Notes the files of the standard
+    /// streams, which commands may open again.
     pub(super) fn new(
         shared: Arc<MonitorState>,
         watch: WatchPlan,

@@ -84,8 +84,9 @@ impl ScriptDrafts {
 }
 
 impl MonitorWorker {
-    /// A draft for a program that writes a whole activation script. `None` for every other
-    /// open.
+    /// A draft for a program that opens an activation script to write all of it: a file
+    /// without a name in the script's directory, noted with the script. `None` for every
+    /// other open, for a large script, and if no draft can be made.
     pub(super) fn draft_of_script(
         &self,
         path: &Path,

@@ -52,7 +52,9 @@ impl MetadataAnswer {
 /// `XATTR_SIZE_MAX` and `XATTR_LIST_MAX` of the kernel.
 const MAX_ATTRIBUTE_BYTES: u64 = 65536;
 
-/// Answers a call about metadata. Returns `false` for every other call.
+/// Answers a call about metadata (`stat`, `access`, `readlink`, extended attributes …):
+/// carries it out, and writes the result into the caller's memory. Returns `false` for every
+/// other call.
 pub(super) fn answer(shared: &MonitorState, notice: &SeccompNotice) -> bool {
     let caller = CallingProcess::new(shared, notice.pid);
     let asked = match read(&caller, notice) {

@@ -174,7 +174,8 @@ impl CallMonitor {
         Ok(WaitingMonitor { inputs, drafts })
     }
 
-    /// The outer thread. If it ends, the listener closes and every watched call fails.
+    /// The outer thread. Drops its capabilities, waits for the listener, and answers calls.
+    /// If it ends, the listener closes and every watched call fails.
     fn receive(self, given: &Receiver<MonitorInputs>, keeper: Option<KeeperPost>) {
         let Self { processes, ruleset, mut watch, turns, root, doors, handover, drafts } = self;
         let (reads, of, sight) = (watch.reads, watch.processes, watch.sight.take());

@@ -29,8 +29,9 @@ const LISTING_FLAGS: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 impl MonitorWorker {
-    /// Refuses to move a directory if something in it would get another meaning at the new
-    /// place.
+    /// Refuses to move a directory (`EXDEV`) if something in it would get another meaning at
+    /// the new place: a link that leads out, a file of a repository. Reads the whole
+    /// directory, except one that this room has made and that keeps its parent.
     pub(super) fn may_move(&self, from: &HeldName, to: &HeldName) -> ActResult {
         let stays = from.path.parent() == to.path.parent();
         if stays && self.fresh.is_new(&from.path) && !self.fresh.has_repository(&from.path) {

@@ -37,7 +37,9 @@ pub(super) enum InnerThread {
 }
 
 impl OuterThread {
-    /// Answers calls until the room ends or a keeper answers them.
+    /// Answers calls until the room ends or a keeper answers them. Starts the inner thread
+    /// with the first call. Forks the keeper when the launcher asks for it. Returns only on
+    /// an error; then every later watched call fails.
     pub(super) fn serve(&mut self, keeper: Option<&KeeperPost>) {
         if let Some(keeper) = keeper {
             keeper.settle();

@@ -16,6 +16,8 @@ use super::place::{CallPlace, real};
 
 impl MonitorWorker {
     /// Renames a file or directory, or exchanges two, if the rules permit it for both names.
+    /// `EXDEV` if a file would gain rights, or if the rights below a directory differ between
+    /// the names. A rename to `HEAD` or `config` of a repository is that of a judged copy.
     pub(super) fn rename(&mut self, from: CallPlace, to: CallPlace, flags: u32) -> ActResult {
         let [from, to] = [self.name(from, Errno::BUSY)?, self.name(to, Errno::BUSY)?];
         let flags = RenameFlags::from_bits(flags).ok_or(Errno::INVAL)?;
@@ -136,7 +138,8 @@ impl MonitorWorker {
         Ok(())
     }
 
-    /// Makes a hard link. The new name must not give more rights on the file.
+    /// Makes a hard link. The new name must not give more rights on the file (`EXDEV`). A
+    /// hard link of a symbolic link is judged like a new one.
     pub(super) fn link(&mut self, from: &OwnedFd, to: CallPlace) -> ActResult {
         let to = self.name(to, Errno::EXIST)?;
         if exists(&to) {

@@ -39,7 +39,10 @@ const MAX_ADDRESS_BYTES: usize = 128;
 /// The bytes before the path in `struct sockaddr_un`.
 const FAMILY_BYTES: usize = 2;
 
-/// Answers a `connect`, now or in a thread of its own.
+/// Answers a `connect` from a thread of its own, because it may block. A unix socket must be
+/// one of this room, and the caller's socket must be in the room's network; otherwise
+/// `EACCES`. Beyond `MAX_WAITING_CONNECTS` it is `EAGAIN`. The error is returned and the call
+/// not answered if it fails before.
 pub(super) fn connect(shared: &Arc<MonitorState>, notice: &SeccompNotice) -> Result<(), Errno> {
     let caller = CallingProcess::of_notice(shared, notice);
     let [fd, at, length, ..] = notice.args;

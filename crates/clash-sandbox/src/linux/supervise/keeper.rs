@@ -213,7 +213,8 @@ impl KeeperStart {
         Ok(signals)
     }
 
-    /// Waits until the room is empty, is stopped or has no time left, and ends it.
+    /// Waits until the room is empty, is stopped (SIGTERM or SIGINT) or has no time left, and
+    /// ends it. Only a stop gives the processes time to end by themselves.
     fn keep(&mut self, signals: &OwnedFd) {
         loop {
             if is_ended(&self.first, Duration::ZERO) || self.is_empty() {
@@ -276,7 +277,9 @@ impl KeeperStart {
         }
     }
 
-    /// Ends the room. Everything is gone when this returns.
+    /// Kills what is left in the room, then ends the broker, the port forwarders, the gate
+    /// and the cgroup, and removes the temporary directory. Waits for the end of each, at
+    /// most `MAX_END_TIME`.
     fn end(&mut self) {
         let keeper = &mut self.keeper;
         if let Some(ports) = &mut keeper.ports {

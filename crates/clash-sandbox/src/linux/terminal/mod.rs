@@ -244,7 +244,9 @@ impl TerminalRelay {
         }
     }
 
-    /// Passes keys, output and signals between the two terminals until the command ends.
+    /// Passes keys, output and signals between the two terminals until the command ends, and
+    /// returns its end. Takes keys only while this process is in the foreground; looks for
+    /// that from time to time.
     fn relay(&mut self) -> io::Result<CommandEnd> {
         let signals = sys::signals()?;
         rustix::io::ioctl_fionbio(&self.master, true)?;

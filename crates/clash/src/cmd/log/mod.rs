@@ -112,7 +112,8 @@ impl Args {
         records.iter().skip(skip).try_for_each(|(_, line)| out.verbatim(line))
     }
 
-    /// Shows new records or actions. An action appears again when more is known about it.
+    /// Shows new records or actions five times a second, until the reader closes the pipe.
+    /// Shows nothing of before. An action appears again when more is known about it.
     fn follow(&self, out: &mut CommandOutput, session: &Path) -> io::Result<()> {
         let mut joiner = StoryJoiner::default();
         let mut seen = 0;

@@ -45,7 +45,8 @@ pub(super) enum TrialAct {
 const UDP_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl TrialAct {
-    /// Carries out the operation. The error is that of the system.
+    /// Carries out the operation for real, for example creates the file or runs the program,
+    /// and undoes nothing. The error is that of the system.
     pub(super) fn perform(&self) -> io::Result<()> {
         match self {
             Self::Read(path) if path.is_dir() => fs::read_dir(path)?.next().transpose().map(drop),

@@ -98,7 +98,8 @@ pub(super) fn perform_in_sandbox(
 /// A variable whose name looks like a secret. The launcher has it; the sandbox should not.
 pub(super) const SECRET_VARIABLE: &str = "CLASH_TEST_TOKEN";
 
-/// Plans the sandbox and becomes clash again inside it. Returns only on failure.
+/// Plans the sandbox and becomes clash again inside it, as `clash sandbox part try` in `/`.
+/// Records nothing, and makes no doors. Returns only on failure.
 fn enter(dirs: &Dirs, project: &Path, name: &str, simulate: &SimulatedHost) -> Failure {
     let launch = || -> Result<std::convert::Infallible, Failure> {
         let known = sandboxes(&LoadedPolicy::load(dirs, project, None)?)?;

@@ -42,7 +42,9 @@ pub(crate) struct AgentWiring {
 }
 
 impl AgentWiring {
-    /// Reads every settings file of the agent in this scope. Runs nothing.
+    /// Reads every settings file of the agent in this scope, and finds clash's entries and
+    /// their problems. A file that cannot be read or parsed counts as broken. Runs nothing,
+    /// changes nothing.
     pub(crate) fn read(dirs: &Dirs, agent: &Agent, scope: &InstallScope) -> Self {
         let mut this = Self { files: Vec::new(), hooks: Vec::new(), own_sandbox: None };
         let mut hooks = Vec::new();
@@ -67,7 +69,8 @@ impl AgentWiring {
                         hooks.extend(edit.commands(&text).unwrap_or_default());
                         launcher = launcher.or(edit.launcher(&text).unwrap_or_default());
                         let own = edit.own_sandbox(&text).ok();
-                        this.own_sandbox = own.and_then(|own| own.problem(agent));
+                        let problem = own.and_then(|own| own.problem(agent));
+                        this.own_sandbox = this.own_sandbox.take().or(problem);
                         let named = |problem: WiringProblem| WiringProblem {
                             what: format!("{}: {}", file.display(), problem.what),
                             fix: problem.fix,

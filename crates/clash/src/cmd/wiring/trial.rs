@@ -144,8 +144,8 @@ impl HookTrial<'_> {
         records.rfind(|record| record.event == TraceEvent::Decision)
     }
 
-    /// The command that the agent starts after this answer; `None` if the answer names no
-    /// launcher.
+    /// The command that the agent would start after this answer, in the project and with the
+    /// agent's variables. The caller runs it. `None` if the answer names no launcher.
     fn agents_command(&self, said: &ProgramOutput) -> Option<Command> {
         let launched = self.entry.launcher.as_ref().map(Command::new);
         let mut command = match (self.agent.abilities.confines, launched) {
