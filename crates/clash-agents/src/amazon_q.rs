@@ -141,8 +141,9 @@ fn sample(sample: &SampleCall<'_>) -> Value {
     })
 }
 
-/// Files at any depth of the input count; a file tool without a path is an error. A tool
-/// `@server/name` is a tool of a server.
+/// The tool use in the words of policies. Paths at any depth of the input of a reading tool
+/// count; a tool for files without a path is an error. A tool `@server/name` is a tool of a
+/// server.
 fn call(message: &HookMessage, context: &CallContext<'_>) -> ToolUseResult {
     let (tool, input) = (message.tool.as_str(), &message.input);
     let missing = |field| ToolError::Field { tool: tool.to_owned(), field };

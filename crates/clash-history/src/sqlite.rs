@@ -243,7 +243,8 @@ fn page_size(written: u64) -> io::Result<usize> {
 }
 
 impl WriteAheadLog {
-    /// The newest version of each page in a finished transaction; `None` for a log of
+    /// The newest version of each page in a finished transaction. Reads frames up to the
+    /// first one with another salt; does not check their checksums. `None` for a log of
     /// something else or with another page size.
     fn read(file: File, expected: usize) -> io::Result<Option<Self>> {
         let mut head = [0; 32];

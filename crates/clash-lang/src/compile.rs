@@ -95,6 +95,7 @@ struct ModuleCompiler<'a> {
 }
 
 impl<'a> ModuleCompiler<'a> {
+    /// A compilation that has read no file yet.
     fn new(root: &'a str, sources: &'a dyn SourceReader, collected: &'a CollectedPolicy) -> Self {
         bounds::forget();
         Self {

@@ -289,6 +289,8 @@ impl MessageReader<'_> {
         }
     }
 
+    /// Appends one label and a dot. `None` for a label with a dot in it, and beyond 255
+    /// bytes.
     fn label(&mut self, length: u8, text: &mut Vec<u8>) -> Option<()> {
         let end = self.at.checked_add(usize::from(length))?;
         // A dot inside a label would make the text mean another name.

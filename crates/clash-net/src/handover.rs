@@ -105,6 +105,8 @@ impl HandoverMessage {
         }
     }
 
+    /// Waits for one answer of the gate. `None` if it answers another order. An answer
+    /// without a socket means `Relay`; `EPIPE` at the end of the line.
     fn receive_answer(&self, line: &OwnedFd) -> Result<Option<HandoverAnswer>, Errno> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut with = RecvAncillaryBuffer::new(&mut space);

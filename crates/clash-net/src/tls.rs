@@ -110,6 +110,8 @@ fn find_name(extensions: &[u8]) -> Option<Result<DomainName, ()>> {
     found
 }
 
+/// The host name of a `server_name` extension, if it has exactly one name, and that is a
+/// permitted one.
 fn one_name(content: &[u8]) -> Option<DomainName> {
     let mut list = Bytes(content);
     let length = list.number(2)?;

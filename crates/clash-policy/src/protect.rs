@@ -166,6 +166,9 @@ pub fn is_in_submodule(path: &Path) -> bool {
     submodules_at(&path.iter().collect::<Vec<_>>()).is_some()
 }
 
+/// The first entry of the list that protects these names for these rights. `names` are those
+/// of a path below a protected tree; an entry may begin at each index of `begun`, and must
+/// reach beyond the first `named` names, which the caller has looked at before.
 fn kept_by_names<'a>(
     protect: &'a ProtectSettings,
     names: &[&OsStr],

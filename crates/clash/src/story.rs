@@ -206,6 +206,7 @@ impl ActionStory {
         of_block().or_else(|| self.alarms.first().cloned()).unwrap_or_default()
     }
 
+    /// The fields of `--json` for one action, without its records.
     pub(crate) fn as_json(&self) -> Value {
         json!({
             "id": self.id(), "session": self.session, "n": self.first, "time": self.time,

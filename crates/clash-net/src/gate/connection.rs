@@ -159,6 +159,7 @@ impl Connection {
         };
     }
 
+    /// Takes a name for the connection. An error if no permitted name is that one.
     fn choose_name(&mut self, wanted: &str) -> Result<(), Denial> {
         match self.names.iter().any(|name| name.as_str() == wanted) {
             true => {

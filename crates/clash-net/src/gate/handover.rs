@@ -62,6 +62,8 @@ impl<H: GateHost> Gate<H> {
         order.new_socket().map_or(HandoverAnswer::Relay, HandoverAnswer::Socket)
     }
 
+    /// Records a connection that a program made on a socket of the host's network. Its bytes
+    /// are not counted.
     fn record_handover(&mut self, report: &HandoverMessage, error: i32, millis: u32) {
         let address: IpAddr = report.address.to_canonical();
         let names = self.pins.names(address);

@@ -271,6 +271,7 @@ impl<H: GateHost> Gate<H> {
         DnsAnswer::Addresses { addresses: kept, seconds: seconds.min(MAX_LIFE_SECONDS) }
     }
 
+    /// Records an address of a name server's answer that must not be dialled.
     fn record_refused(&mut self, name: &DomainName, address: IpAddr, denial: Denial) {
         let program = self.last_program.as_ref().and_then(|(_, program)| program.clone());
         self.deny(ConnectionRecord {
@@ -282,6 +283,8 @@ impl<H: GateHost> Gate<H> {
     }
 }
 
+/// A socket to a name server that never blocks. The connection of a stream may not be
+/// complete.
 fn query_socket(server: SocketAddr, by_stream: bool) -> Result<OwnedFd, Errno> {
     let family = if server.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let kind = if by_stream { SocketType::STREAM } else { SocketType::DGRAM };

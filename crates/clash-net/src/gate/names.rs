@@ -142,6 +142,8 @@ impl<H: GateHost> Gate<H> {
         self.deliver(name, waiter, &answer);
     }
 
+    /// Asks the user about a name, and lets its query wait for the answer. Denied at once if
+    /// no user can be asked or too many queries wait.
     fn ask_about(&mut self, name: &DomainName, waiter: LookupWaiter, source: ProgramSource) {
         let program = self.program(source, true);
         let port = program.as_ref().and_then(|program| wanted_port(program, name.as_str()));
@@ -191,6 +193,8 @@ impl<H: GateHost> Gate<H> {
         }
     }
 
+    /// Sends an answer of the resolver to the room, by UDP or by TCP. A lookup of the proxy,
+    /// and one for the cache, needs none.
     fn send_answer(&mut self, waiter: LookupWaiter, answer: &DnsAnswer) {
         match waiter {
             LookupWaiter::Datagram { peer, query } => {

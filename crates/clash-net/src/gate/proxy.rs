@@ -67,6 +67,7 @@ impl<H: GateHost> Gate<H> {
         }
     }
 
+    /// Sends an answer of the resolver by TCP, and reads the client's next query.
     pub(super) fn answer_stream(&mut self, at: (u32, u16), answer: &[u8]) {
         let Some(mut connection) = self.connections.lift(at.0, at.1) else { return };
         let token = Token::new(TokenKind::Client, at.0, at.1);
@@ -184,6 +185,7 @@ impl<H: GateHost> Gate<H> {
         }
     }
 
+    /// Records a refused request of the proxy, and answers it with 403 and the reason.
     fn refuse_proxy(&mut self, connection: &mut Connection, denial: Denial) -> StepResult {
         let peer = connection.peer;
         let program = peer.and_then(|peer| self.program(ProgramSource::Stream(peer), true));
@@ -202,6 +204,8 @@ impl<H: GateHost> Gate<H> {
         self.reply(connection, "403 Forbidden", &why)
     }
 
+    /// Answers a request of the proxy itself, and closes the connection when the answer is
+    /// sent.
     fn reply(&mut self, connection: &mut Connection, status: &str, why: &str) -> StepResult {
         let text = format!(
             "HTTP/1.1 {status}\r\nContent-Type: text/plain\r\nConnection: close\r\n\

@@ -266,6 +266,8 @@ impl<H: GateHost> Gate<H> {
         Err(ConnectionFault::Unreachable(last))
     }
 
+    /// The server has accepted the connection: begins the tunnel through the user's proxy, or
+    /// the relay.
     fn connected(&mut self, connection: &mut Connection, token: Token) -> StepResult {
         if let Some(server) = &connection.server {
             let _ = set_tcp_nodelay(&server.socket, true);
@@ -277,6 +279,8 @@ impl<H: GateHost> Gate<H> {
         self.begin_relay(connection, token)
     }
 
+    /// Begins the relay without a deadline. Bytes of the client that were inspected go to the
+    /// server first.
     pub(super) fn begin_relay(&mut self, connection: &mut Connection, token: Token) -> StepResult {
         self.set_deadline(connection, token, None);
         connection.stage = Stage::Relaying;
@@ -377,6 +381,7 @@ impl<H: GateHost> Gate<H> {
     }
 }
 
+/// A socket that is being connected to this address. Never blocks.
 fn start_dialing(to: SocketAddr) -> Result<OwnedFd, Errno> {
     let family = if to.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;

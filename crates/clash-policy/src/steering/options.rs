@@ -101,8 +101,9 @@ pub fn untamed(program: &str) -> Option<&'static str> {
     (!is_tamed).then_some("clash does not know its options")
 }
 
-/// Why an option steers the program: the first one of its row that the rule does not name.
-/// `None` for programs without a row. Words behind `--` do not count.
+/// Why the words steer the program: a subcommand of its row, or the first option of its row
+/// that the rule does not name. In a strict row, a word that is known only when it runs
+/// counts too. `None` for programs without a row. Words behind `--` do not count.
 pub(super) fn steering_option(
     program: &str,
     words: &[ShellWord],

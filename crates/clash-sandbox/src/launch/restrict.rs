@@ -21,8 +21,11 @@ pub(super) fn become_command(
     }
 }
 
-/// The order matters: Landlock and the filter need no_new_privs, capabilities are dropped
-/// before the filter, which need not allow the call, and the filter comes last.
+/// Restricts this process, in this order: resource limits, no_new_privs, Landlock,
+/// capabilities, seccomp filter; then puts SIGCHLD and SIGPIPE right for the command.
+/// Landlock and the filter need no_new_privs. The filter comes last, so that it need not
+/// allow the other calls. Stores the number of the filter's listener in `listener`, if the
+/// plan is watched. An error leaves the process partly restricted.
 fn restrict(launch: CommandContext<'_>, listener: &mut c_long) -> LaunchResult<()> {
     let plan = launch.plan;
     limits::set_limits(&plan.limits, plan.group.is_some())

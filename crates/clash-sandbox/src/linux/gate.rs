@@ -226,6 +226,7 @@ fn find_program(launcher: Pid, source: ProgramSource) -> Option<RoomProgram> {
     describe_program(*processes.iter().rev().find(has_socket)?)
 }
 
+/// The name and the first 64 arguments of a process, from /proc. `None` if it has ended.
 fn describe_program(pid: i32) -> Option<RoomProgram> {
     let line = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
     let words: Vec<String> = line

@@ -442,6 +442,8 @@ impl MountTree {
         attach_to(&tree, &place)
     }
 
+    /// Attaches the devices that were cloned from the host, and the room's pseudo-terminals,
+    /// in /dev.
     fn attach_devices(&self) -> MountResult<()> {
         let dev = openat(&self.root, "dev", HOLD, Mode::empty())?;
         let left = ROOM_DEVICES.iter().zip(&self.devices).chain([(&"pts", &self.terminals)]);

@@ -87,6 +87,7 @@ fn set_link_up(socket: &OwnedFd) -> Result<(), Errno> {
     message.exchange(socket)
 }
 
+/// Adds an address to a link. An address that is there already is an error.
 fn add_address(socket: &OwnedFd, address: IpAddr, bits: u8) -> Result<(), Errno> {
     let flags = libc::NLM_F_CREATE | libc::NLM_F_EXCL;
     let mut message = RouteMessage::new(libc::RTM_NEWADDR, flags);

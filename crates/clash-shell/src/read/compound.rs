@@ -75,6 +75,7 @@ impl ScriptParser<'_> {
         Ok(CompoundCommand::Subshell(list))
     }
 
+    /// The rest of `if`, up to `fi`.
     fn if_command(&mut self) -> ParseOutcome<CompoundCommand> {
         let mut arms = Vec::new();
         loop {

@@ -74,6 +74,7 @@ pub(super) fn parse(text: &str, depth: usize) -> Result<ScriptTree, &'static str
 }
 
 impl<'a> ScriptParser<'a> {
+    /// A parser at the start of a text.
     fn new(text: &'a str, depth: usize) -> Self {
         Self {
             text,

@@ -136,8 +136,10 @@ impl ScriptWalker {
         note_variable(&mut self.set_here, name, value.known(), true);
     }
 
-    /// Walks a command: a function of its name, a builtin, or a program with the commands
-    /// it runs.
+    /// Walks a command: a function of its name, a builtin, or a program with the commands it
+    /// runs. An unknown first word may be any of them, so the shell's variables are unknown
+    /// afterwards. A function that may not exist counts together with the program of its
+    /// name.
     fn run_one(&mut self, source: &SourceText, call: PreparedCall) {
         let shell = call.lookup != NameLookup::Programs;
         let Some(program) = call.words.first().and_then(ShellWord::known).map(str::to_owned) else {

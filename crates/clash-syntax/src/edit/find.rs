@@ -71,7 +71,8 @@ pub(super) struct ExactRule<'a> {
 }
 
 impl ExactRule<'_> {
-    /// A key on the way that also stands for other rules.
+    /// The alternative of the first key above the rule's own that also stands for other
+    /// rules, for example `"a"` of `("a", "b")`.
     pub(super) fn shared(&self) -> Option<ByteSpan> {
         let (_, outer) = self.steps.split_last()?;
         outer.iter().find(|step| step.alternatives > 1).map(|step| step.alternative)

@@ -85,6 +85,7 @@ impl AsksArgs {
 }
 
 impl AnswerArgs {
+    /// Answers one waiting question. Fails if it does not wait any more.
     pub(crate) fn run(self, out: &mut CommandOutput) -> Result<u8, Failure> {
         let dirs = Dirs::from_env()?;
         let answered = questions::answer(&dirs, &self.id, self.answer)

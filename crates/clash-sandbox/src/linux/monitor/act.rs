@@ -258,6 +258,9 @@ impl MonitorWorker {
         }
     }
 
+    /// The rights on the file at a path, as the monitor judges it: those of the rules,
+    /// without every change for a file of a bare or common repository and for the target of a
+    /// protected link, and with `w` for a file that this room has made.
     pub(super) fn caps(&self, path: &Path) -> FileCaps {
         let caps = self.watch.rights.caps(path);
         if self.is_of_bare_repository(path)

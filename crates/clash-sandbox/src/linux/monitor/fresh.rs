@@ -45,8 +45,10 @@ impl OwnCreations {
         Self { repositories, directories, trees: BTreeMap::new(), files, inode_of }
     }
 
-    /// Records a directory that the room has just made. If it is a repository that
-    /// the policy permits to make, also records its tree.
+    /// Records a directory that the room has just made. Where the policy permits to make
+    /// repositories, a new `.git` also makes the new directory around it a tree of the room,
+    /// and a new submodule's directory is one itself. Records nothing beyond
+    /// `MAX_RECORDED_PATHS`.
     pub(super) fn directory(&mut self, path: &Path) {
         let Some(inode) =
             (self.inode_of)(path).filter(|_| self.directories.len() < MAX_RECORDED_PATHS)
@@ -62,8 +64,10 @@ impl OwnCreations {
         self.directories.insert(path, inode);
     }
 
-    /// Records a file that the room has just made. If it ties a new linked worktree to its
-    /// repository, also records the worktree.
+    /// Records a file that the room has just made. If it is the `.git` of a new linked
+    /// worktree, also records the worktree, where the policy permits to make repositories.
+    /// Records nothing if the file is gone, and beyond `MAX_RECORDED_PATHS`: the file is then
+    /// protected like any other.
     pub(super) fn file(&mut self, path: &Path) {
         let Some(inode) = (self.inode_of)(path).filter(|_| self.files.len() < MAX_RECORDED_PATHS)
         else {

@@ -77,6 +77,7 @@ enum SettingsKind {
     Submodules,
 }
 
+/// The kind of git's settings that a path has by its name. Looks at no file.
 fn settings_kind(path: &Path) -> Option<SettingsKind> {
     let dir = path.parent()?;
     fn name(at: Option<&Path>) -> Option<&str> {

@@ -177,6 +177,7 @@ impl HandoverAttempt {
         (found == 1).then(|| OFlags::from_bits_retain(flags))
     }
 
+    /// The text of `/proc/PID/fdinfo/NUMBER` of the caller.
     fn descriptor_info(&self, shared: &MonitorState, number: &str) -> Option<String> {
         use std::io::Read;
         let path = format!("{}/fdinfo/{number}", self.message.process);

@@ -99,6 +99,8 @@ enum ConnectTarget {
 }
 
 impl ConnectTarget {
+    /// Connects the caller's socket. May block. Changes the working directory of this thread
+    /// alone.
     fn connect(&self, shared: &MonitorState, socket: &OwnedFd) -> Result<(), Errno> {
         match self {
             Self::Address(address) => sys::connect_to(socket, address),

@@ -35,6 +35,7 @@ pub(crate) struct Args {
 }
 
 impl Args {
+    /// Compiles both policies and prints their differences. Runs and changes nothing.
     pub(crate) fn run(self, out: &mut CommandOutput) -> Result<u8, Failure> {
         let (old, new) = (single_file(&self.old)?.compile()?, single_file(&self.new)?.compile()?);
         let found = differences(&old, &new)?;
@@ -132,6 +133,7 @@ fn print_grants(out: &mut CommandOutput, sandbox: &SandboxChange) -> io::Result<
     })
 }
 
+/// A compared grant in words.
 fn describe_grant(what: &ComparedGrant) -> String {
     match what {
         ComparedGrant::Path { path, caps } => format!("{path} ({})", say::words(*caps)),

@@ -49,6 +49,7 @@ enum PolicyVerb {
 }
 
 impl Args {
+    /// Runs the verb, and returns the exit status.
     pub(crate) fn run(self, out: &mut CommandOutput) -> Result<u8, Failure> {
         match self.what {
             PolicyVerb::Check(args) => args.run(out),

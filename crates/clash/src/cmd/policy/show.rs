@@ -35,6 +35,7 @@ pub(crate) struct Args {
 }
 
 impl Args {
+    /// Compiles the policies in force, or one file alone, and prints their layers.
     pub(crate) fn run(self, out: &mut CommandOutput) -> Result<u8, Failure> {
         let policy = files(self.file.as_deref(), self.project)?.compile()?;
         let mut layers = policy.ir().to_layers()?;
