@@ -1,17 +1,17 @@
 //! One visit to a door: send the descriptors, then follow the command to its end.
 
-use std::ffi::{c_char, c_int};
+use std::ffi::{CString, c_char, c_int};
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-use clash_door::{DOOR_PATH, DoorReply, DoorRequest, MAX_DESCRIPTORS_PER_MESSAGE, REFUSED_STATUS};
+use clash_door::{DOOR_PATH, DoorReply, DoorRequest, MAX_DESCRIPTORS_PER_MESSAGE, MAX_PATH_BYTES, REFUSED_STATUS};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{CWD, Dir, Mode, OFlags, openat};
 use rustix::io::Errno;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, recvmsg, send, sendmsg,
+    SendAncillaryMessage, SendFlags, recv, recvmsg, send, sendmsg,
 };
 
 use super::sys::{self, ReceivedSignal};
@@ -71,6 +71,16 @@ pub(super) fn run(line: CommandLine) -> c_int {
                 }
                 return refuse(&line, &error.to_string());
             }
+            Some((DoorReply::RunHere, None)) => {
+                held.iter().for_each(|signal| sys::raise(signal.number));
+                sys::restore_signals(&mask);
+                let mut path = [0_u8; MAX_PATH_BYTES];
+                let length = recv(&socket, &mut path, RecvFlags::empty()).map_or(0, |(it, _)| it);
+                let path = CString::new(path.get(..length).unwrap_or_default());
+                let error = path.map(|path| sys::execute_path(&path, &line));
+                let why = error.map_or_else(|_| String::new(), |error| error.to_string());
+                return refuse(&line, &why);
+            }
             Some((DoorReply::Started { joined_group }, _)) => {
                 started = Some(joined_group);
                 close_all_but(&[socket.as_fd(), signals.as_fd()]);
@@ -78,7 +88,7 @@ pub(super) fn run(line: CommandLine) -> c_int {
             Some((DoorReply::Stopped, _)) => sys::stop(),
             Some((DoorReply::Exited(status), _)) => return status.into(),
             Some((DoorReply::Killed(signal), _)) => return sys::end_by(signal.into()),
-            Some((DoorReply::RunHere, None)) | None => {
+            None => {
                 return refuse(&line, "the launcher behind its door has ended");
             }
         }

@@ -12,11 +12,19 @@
 /// The path that a door opens to reach the launcher.
 pub const DOOR_PATH: &str = "/run/clash/door";
 
+/// The sixth argument of an `execve` that the monitor lets pass. The kernel ignores it. A
+/// command that uses it starts a program in its own room, which it may do in any case.
+pub const EXECUTE_MARK: u32 = 0x636c_6173;
+
 /// The descriptors in one message. The kernel accepts at most 253.
 pub const MAX_DESCRIPTORS_PER_MESSAGE: usize = 200;
 
+/// The longest path of a program in a message.
+pub const MAX_PATH_BYTES: usize = 4095;
+
 /// The longest message in bytes.
-pub const MAX_MESSAGE_BYTES: usize = 16 + 4 * MAX_DESCRIPTORS_PER_MESSAGE;
+pub const MAX_MESSAGE_BYTES: usize = 2 + MAX_PATH_BYTES;
+const _: () = assert!(MAX_MESSAGE_BYTES >= 16 + 4 * MAX_DESCRIPTORS_PER_MESSAGE);
 
 /// Exit status of a command that the policy refuses.
 pub const REFUSED_STATUS: i32 = 126;
@@ -35,12 +43,16 @@ pub enum DoorRequest {
     },
     /// The door received a signal.
     Signal(i32),
+    /// The visitor wanted to start the program at this path of the project. The monitor sends
+    /// this in front of the first message, because the door has another path.
+    Started { path: Vec<u8> },
 }
 
 /// A message of the launcher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DoorReply {
-    /// The door itself executes the real program, whose file is attached.
+    /// The door itself executes the real program, whose file is attached. Without a file,
+    /// the next message is the path of the program.
     RunHere,
     /// The command runs.
     Started {
@@ -56,6 +68,7 @@ pub enum DoorReply {
 
 const DESCRIPTORS: u8 = b'D';
 const SIGNAL: u8 = b'S';
+const STARTED: u8 = b'P';
 
 impl DoorRequest {
     /// The bytes of one packet.
@@ -70,6 +83,12 @@ impl DoorRequest {
             Self::Signal(signal) => {
                 let mut bytes = vec![SIGNAL];
                 bytes.extend(signal.to_le_bytes());
+                bytes
+            }
+            Self::Started { path } => {
+                let mut bytes = vec![STARTED];
+                bytes.extend(path);
+                bytes.push(0);
                 bytes
             }
         }
@@ -89,6 +108,10 @@ impl DoorRequest {
                     blocked_signals: u64::from_le_bytes(*mask),
                     is_last: last == 1,
                 })
+            }
+            (&STARTED, path) => {
+                let path = path.strip_suffix(&[0]).filter(|path| !path.contains(&0))?;
+                Some(Self::Started { path: path.to_vec() })
             }
             (&SIGNAL, rest) => Some(Self::Signal(i32::from_le_bytes(rest.try_into().ok()?))),
             _ => None,
@@ -135,6 +158,7 @@ mod tests {
             },
             DoorRequest::Descriptors { numbers: vec![], blocked_signals: 0, is_last: false },
             DoorRequest::Signal(15),
+            DoorRequest::Started { path: b"./x".to_vec() },
         ] {
             let bytes = request.encode();
             assert_eq!(DoorRequest::decode(&bytes), Some(request));

@@ -1,6 +1,6 @@
 //! Calls that have no safe form: signals, `execveat`, and the entry of the program.
 
-use std::ffi::{c_char, c_int};
+use std::ffi::{CStr, c_char, c_int};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
@@ -143,13 +143,48 @@ pub(super) fn execute(file: BorrowedFd<'_>, line: &CommandLine) -> std::io::Erro
     std::io::Error::last_os_error()
 }
 
+/// Executes the program at a path, with the arguments and the environment of this process.
+/// A first argument that is the path of this program becomes the path of that one: the caller
+/// gave one text for both. Runs a script without a first line that names its interpreter with
+/// the shell, as `execvp` does. Returns only on failure.
+pub(super) fn execute_path(path: &CStr, line: &CommandLine) -> std::io::Error {
+    unsafe extern "C" {
+        static environ: *const *const c_char;
+    }
+    let own = std::fs::read_link("/proc/self/exe").ok();
+    let is_own = own.is_some_and(|own| own.as_os_str() == own_name(line).as_str());
+    // SAFETY: the array of arguments ends with a null pointer, each argument with NUL, and
+    // nothing has changed them since this process began. The path outlives the calls.
+    unsafe {
+        let mut words: Vec<*const c_char> = Vec::new();
+        let mut at = line.0;
+        while !(*at).is_null() {
+            words.push(*at);
+            at = at.add(1);
+        }
+        words.push(std::ptr::null());
+        let is_own = is_own && words.len() > 1;
+        if let Some(first) = words.first_mut().filter(|_| is_own) {
+            *first = path.as_ptr();
+        }
+        let mark = libc::c_long::from(clash_door::EXECUTE_MARK);
+        libc::syscall(libc::SYS_execve, path.as_ptr(), words.as_ptr(), environ, 0, 0, mark);
+        let error = std::io::Error::last_os_error();
+        if error.raw_os_error() == Some(libc::ENOEXEC) && words.len() > 1 {
+            words.splice(..1, [c"sh".as_ptr(), path.as_ptr()]);
+            libc::execve(c"/bin/sh".as_ptr(), words.as_ptr(), environ);
+        }
+        error
+    }
+}
+
 /// The name that this process was started under.
 pub(super) fn own_name(line: &CommandLine) -> String {
     // SAFETY: the array of arguments ends with a null pointer, and each argument with NUL.
     unsafe {
         match (*line.0).is_null() {
             true => String::new(),
-            false => std::ffi::CStr::from_ptr(*line.0).to_string_lossy().into_owned(),
+            false => CStr::from_ptr(*line.0).to_string_lossy().into_owned(),
         }
     }
 }

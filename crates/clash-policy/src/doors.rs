@@ -3,7 +3,9 @@
 //! A room of a sandbox has a door in the place of each program whose rules differ from the
 //! rights of that sandbox. A rule about a pattern of names, for example `git-*`, is a rule
 //! about each program whose name matches. A pattern without letters, for example `*`, says
-//! nothing about a program and gives no doors.
+//! nothing about a program and gives no doors. A rule about a path, for example `./gradlew` or
+//! `node_modules/.bin/*`, is about programs of the project. Nothing can be mounted there, so
+//! the monitor leads their callers to a door ([`RuledPrograms::door_paths`]).
 
 use std::collections::BTreeMap;
 
@@ -43,6 +45,8 @@ pub struct RuledPrograms {
     /// The programs that rules name literally.
     pub named: BTreeMap<String, RuledProgram>,
     patterns: Vec<(NamePattern, RuledProgram)>,
+    /// Literal paths and patterns of paths below the working directory.
+    paths: Vec<(String, RuledProgram)>,
 }
 
 /// A pattern of program names.
@@ -65,10 +69,23 @@ impl RuledPrograms {
         found
     }
 
-    /// The programs and the patterns of names, as a person reads them.
+    /// The programs and the patterns of names and paths, as a person reads them.
     pub fn shown(self) -> impl Iterator<Item = (String, RuledProgram)> {
         let patterns = self.patterns.into_iter().map(|(pattern, rules)| (pattern.text, rules));
-        self.named.into_iter().chain(patterns)
+        self.named.into_iter().chain(patterns).chain(self.paths)
+    }
+
+    /// The paths and patterns of paths whose programs have doors in the room of a sandbox,
+    /// without `./` in front.
+    pub fn door_paths(&self, sandbox: &Sandbox, is_default: bool) -> Vec<String> {
+        let has_door =
+            |(path, rules): &&(String, RuledProgram)| needs_door(sandbox, is_default, path, rules);
+        let found = self.paths.iter().filter(has_door);
+        let mut found: Vec<String> =
+            found.map(|(path, _)| path.trim_start_matches("./").to_owned()).collect();
+        found.sort();
+        found.dedup();
+        found
     }
 
     /// True if rules about patterns of names exist.
@@ -124,6 +141,11 @@ fn find_programs(
         let edge = edge?;
         let next = edge.node()?;
         match (edge.subject, edge.matcher) {
+            (KeySubject::Word, EdgeMatcher::Literal | EdgeMatcher::Glob)
+                if is_path_below(edge.text) =>
+            {
+                programs.paths.push((edge.text.to_owned(), rules_below(&next, below)?));
+            }
             (KeySubject::Word, EdgeMatcher::Literal) => {
                 let named = programs.named.entry(edge.text.to_owned());
                 named.or_insert(RuledProgram::FREE).add(&rules_below(&next, below)?);
@@ -137,6 +159,26 @@ fn find_programs(
         }
     }
     Ok(())
+}
+
+/// True for a path or a pattern of paths below the working directory that names something.
+fn is_path_below(text: &str) -> bool {
+    text.contains('/')
+        && !text.starts_with(['/', '~', '$'])
+        && !text.split('/').any(|part| part == "..")
+        && text.chars().any(char::is_alphanumeric)
+}
+
+/// True if a path ends in one of [`RuledPrograms::door_paths`]. In patterns of words, `*` also
+/// stands for slashes.
+pub fn is_door_path(path: &str, patterns: &[String]) -> bool {
+    let starts = path.match_indices('/').map(|(at, _)| at + 1);
+    std::iter::once(0).chain(starts).filter_map(|at| path.get(at..)).any(|tail| {
+        patterns.iter().any(|pattern| {
+            let literal = pattern.split(['*', '?']).next().unwrap_or_default();
+            tail.starts_with(literal) && glob_matches(pattern, tail)
+        })
+    })
 }
 
 fn rules_below(node: &NodeRef<'_>, depth: usize) -> Result<RuledProgram, IrError> {
@@ -180,4 +222,30 @@ pub fn needs_door(sandbox: &Sandbox, is_default: bool, name: &str, program: &Rul
         || program.sandboxes.iter().any(|other| *other != sandbox.name);
     let is_denied = program.strictest == Effect::Deny;
     !clash_shell::is_shell(name) && (is_denied || differs && opens(sandbox, is_default, name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_of_the_project_is_known_by_the_end_of_its_path() {
+        let patterns = ["gradlew*", "node_modules/.bin/*", "bin/run"].map(str::to_owned);
+        for path in ["gradlew", "sub/gradlew.sh", "web/node_modules/.bin/eslint", "bin/run"] {
+            assert!(is_door_path(path, &patterns), "{path}");
+        }
+        for path in ["gradle", "node_modules/eslint", "bin/running", "xbin/run", ".bin/eslint"] {
+            assert!(!is_door_path(path, &patterns), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_path_outside_the_working_directory_is_no_door() {
+        for path in ["./gradlew", "node_modules/.bin/*", "a/b"] {
+            assert!(is_path_below(path), "{path}");
+        }
+        for path in ["gradlew", "/opt/x", "~/x", "$HOME/x", "../x", "a/../b", "./*", "*/*"] {
+            assert!(!is_path_below(path), "{path}");
+        }
+    }
 }

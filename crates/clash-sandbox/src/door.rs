@@ -46,6 +46,8 @@ pub struct DoorVisitor {
     pub process: VisitorProcess,
     /// The numbers that the visitor's descriptors have, and the descriptors.
     pub descriptors: Vec<(RawFd, OwnedFd)>,
+    /// The path of the program, if the visitor wanted to start one of the project.
+    pub started: Option<OsString>,
     /// The programs that led to this one, the first one first, for example `make`, `sh`.
     pub callers: Vec<String>,
 }
@@ -76,7 +78,18 @@ pub struct DoorDirectory {
     /// also have links to other programs.
     pub on_path: PathBuf,
     pub names: Vec<String>,
+    /// Paths in the project, and patterns of paths, whose programs are behind the door of
+    /// this directory ([`PROJECT_DOOR`]). Empty for other directories.
+    pub paths: Vec<String>,
 }
+
+/// The directory of a room with the door of the project's programs, for example `./gradlew`.
+/// Commands can write the project, so nothing is mounted over its files. Instead the monitor
+/// writes the path of this door over the path in the caller's memory. So the path is short.
+pub const PROJECT_DOORS: &str = "/_";
+
+/// The name of that door.
+pub const PROJECT_DOOR: &str = "d";
 
 /// Rooms exist on Linux only, so no visit comes.
 #[cfg(not(target_os = "linux"))]
@@ -90,6 +103,8 @@ impl DoorVisit {
     }
 
     pub fn run_here(&self, _: &OwnedFd) {}
+
+    pub fn run_named(&self, _: &std::ffi::OsStr) {}
 
     pub fn refuse(&self, _: &DoorVisitor, _: &str) {}
 

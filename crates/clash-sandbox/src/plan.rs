@@ -41,7 +41,7 @@ use clash_policy::{
 
 use crate::baseline;
 use crate::disk::Disk;
-use crate::door::DoorDirectory;
+use crate::door::{DoorDirectory, PROJECT_DOORS};
 use crate::facts::{Facility, HostFacts};
 use crate::plan::cache::CacheRedirect;
 use crate::plan::report::PlanReport;
@@ -189,6 +189,10 @@ pub struct WatchPlan {
     pub sight: Option<VisiblePaths>,
     /// The record of removed links. Without it, no directory gets another parent.
     pub former_links: Option<PathBuf>,
+    /// The project's programs that have a door
+    /// ([`DoorDirectory::paths`](crate::door::DoorDirectory::paths)). If there are any, each
+    /// `execve` is watched.
+    pub door_paths: Vec<String>,
 }
 
 /// The processes in the command's /proc.
@@ -349,7 +353,8 @@ fn plan_watched_tier(
     // The kernel cannot tell a process's own entries in /proc from others', so the monitor
     // sees every open.
     let former_links = request.cage.former_links.clone();
-    let watch = WatchPlan { rights, reads: true, processes, files, sight, former_links };
+    let door_paths = Vec::new();
+    let watch = WatchPlan { rights, reads: true, processes, files, sight, former_links, door_paths };
     Ok(TierParts { room: None, watch: Some(watch), scratch })
 }
 
@@ -425,7 +430,13 @@ fn watch_beyond_mounts(
     let files = limits.most_files();
     let processes = ProcView::OfTheRoom;
     let former_links = request.cage.former_links.clone();
-    watched.then_some(WatchPlan { rights, reads, processes, files, sight: None, former_links })
+    let has_door = room.steps.iter().any(
+        |step| matches!(step, MountStep::Doors { at, .. } if at == Path::new(PROJECT_DOORS)),
+    );
+    let door_paths = request.doors.iter().filter(|_| has_door).flat_map(|it| it.paths.clone());
+    let door_paths = door_paths.collect();
+    let sight = None;
+    watched.then_some(WatchPlan { rights, reads, processes, files, sight, former_links, door_paths })
 }
 
 /// A copy of the rights without the rules about names, for the mount tree: such a rule must

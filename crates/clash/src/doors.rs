@@ -20,7 +20,7 @@ use clash_policy::judge::judge;
 use clash_policy::steering::{self, SandboxWidening};
 use clash_policy::{Effect, FileCaps, FileUse, JudgeContext, Sandbox};
 use clash_sandbox::disk::Disk;
-use clash_sandbox::door::DoorDirectory;
+use clash_sandbox::door::{DoorDirectory, PROJECT_DOOR, PROJECT_DOORS};
 
 use crate::decision::readable_in_a_room;
 use crate::dirs::{Dirs, create_private, write_private};
@@ -99,12 +99,15 @@ impl DoorSet {
             names.into_iter().filter(has_door).collect()
         };
         let git_is_restricted = is_restricted("git");
+        let is_line = |path: &String| !path.contains(['\t', '\n']);
+        let paths = ruled.door_paths(sandbox, is_default).into_iter().filter(is_line).collect();
         let draft = DoorDraft {
             all: &all,
             list: &list,
             home: &dirs.home,
             git_is_restricted,
             names_in: &names_in,
+            paths,
         };
         draft.make().map_err(|source| match door_program() {
             program if !program.exists() => DoorError::Missing { path: program },
@@ -167,7 +170,12 @@ impl DoorSet {
                     let at = PathBuf::from(words.next()?);
                     let names = words.map(str::to_owned).collect();
                     let on_path = doors_on_path(&doors, &at);
-                    set.directories.push(DoorDirectory { at, doors, on_path, names });
+                    let paths = Vec::new();
+                    set.directories.push(DoorDirectory { at, doors, on_path, names, paths });
+                }
+                PATHS => {
+                    let directory = set.directories.last_mut()?;
+                    directory.paths = words.map(str::to_owned).collect();
                 }
                 _ => return None,
             }
@@ -179,6 +187,8 @@ impl DoorSet {
 /// The first words of the lines of a list.
 const STAMPED: &str = "stamp";
 const DOORS: &str = "doors";
+/// The paths of the project whose door is in the directory of the line before.
+const PATHS: &str = "paths";
 
 /// Doors that are about to be made.
 struct DoorDraft<'a> {
@@ -187,6 +197,8 @@ struct DoorDraft<'a> {
     home: &'a Path,
     git_is_restricted: bool,
     names_in: &'a dyn Fn(&Path) -> Vec<String>,
+    /// As [`DoorDirectory::paths`].
+    paths: Vec<String>,
 }
 
 impl DoorDraft<'_> {
@@ -230,6 +242,16 @@ impl DoorDraft<'_> {
                 let _ = writeln!(list, "{DOORS}\t{below}\t{place}\t{}", found.join("\t"));
             }
             known.push(place);
+        }
+        if !self.paths.is_empty() {
+            let below = format!("{own}/project");
+            let doors = self.all.join(&below);
+            fs::create_dir(&doors)?;
+            fs::set_permissions(&doors, fs::Permissions::from_mode(0o755))?;
+            let door = doors.join(PROJECT_DOOR);
+            link(&program, &door, &door)?;
+            let _ = writeln!(list, "{DOORS}\t{below}\t{PROJECT_DOORS}\t{PROJECT_DOOR}");
+            let _ = writeln!(list, "{PATHS}\t{}", self.paths.join("\t"));
         }
         write_private(self.list, list.as_bytes())?;
         DoorSet::parse(self.list, &list, |_, _| true)

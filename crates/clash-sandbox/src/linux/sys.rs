@@ -210,7 +210,18 @@ impl CStringArray {
 pub(crate) fn execve(path: &CStr, args: &CStringArray, env: &CStringArray) -> io::Error {
     // SAFETY: `path` ends in NUL; both arrays end in null and their strings are
     // owned by the same value, whose heap buffers do not move.
-    unsafe { libc::execve(path.as_ptr(), args.pointers.as_ptr(), env.pointers.as_ptr()) };
+    unsafe {
+        libc::syscall(
+            libc::SYS_execve,
+            path.as_ptr(),
+            args.pointers.as_ptr(),
+            env.pointers.as_ptr(),
+            0,
+            0,
+            // The monitor cannot answer yet: it gets its listener when this call is over.
+            clash_door::EXECUTE_MARK,
+        )
+    };
     io::Error::last_os_error()
 }
 

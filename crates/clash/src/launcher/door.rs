@@ -25,6 +25,7 @@ use rustix::fs::{Mode, OFlags};
 
 use super::context::LaunchContext;
 use super::named_commands::NamedCommands;
+use super::project_program::{ProjectProgram, first_argument, is_project_door};
 use super::{LauncherError, RequestedCommand, sandbox_named};
 use crate::decision::{self, DecisionContext, DecisionError, readable_in_a_room};
 use crate::doors::{DoorSet, judged_name};
@@ -114,14 +115,15 @@ impl DoorService for RoomDoors<'_> {
     fn open(&self, visit: DoorVisit) {
         // The visitor sees that its socket closes, and says so.
         let Ok(visitor) = visit.read() else { return };
-        let program = self.program_behind(&visitor.door);
-        let found = program.as_deref().and_then(|path| Some((path, self.set.name_at(path)?)));
-        let Some((program, name)) = found else {
+        let cwd = self.host_directory(&visitor);
+        let Some(VisitedProgram { program, words, is_of_project }) =
+            self.visited_program(&visitor, cwd.as_ref().map(|cwd| cwd.path.as_path()))
+        else {
             return visit.refuse(&visitor, "clash: there is no door of this name\n");
         };
-        let words = judged_words(&visitor, program, name);
+        let program = program.as_path();
+        let name = program.file_name().and_then(OsStr::to_str).unwrap_or_default();
         let line = command_line(&words);
-        let cwd = self.host_directory(&visitor);
         let shown = visitor.callers.iter().map(String::as_str).chain([line.as_str()]);
         let shown = shown.collect::<Vec<_>>().join(" → ");
         let asked = AskedCommand {
@@ -133,7 +135,10 @@ impl DoorService for RoomDoors<'_> {
         };
         let answer = self.answer(&asked, &|| visit.has_ended());
         let answer = answer.unwrap_or_else(|error| DoorAnswer::Refused(error.to_string()));
-        match (answer, real_file(program)) {
+        // A relative path is one from the visitor's working directory, which is not this
+        // process's. The launch reports a missing program.
+        let file = if is_of_project { real_file(Path::new("/")) } else { real_file(program) };
+        match (answer, file) {
             (DoorAnswer::Refused(reason), _) => {
                 let _ = self.trace_refusal(&shown, &line, &reason);
                 visit.refuse(&visitor, &format!("clash: {reason}\n"));
@@ -141,10 +146,14 @@ impl DoorService for RoomDoors<'_> {
             (_, Err(error)) => {
                 visit.refuse(&visitor, &format!("clash: {}: {error}\n", program.display()));
             }
+            (DoorAnswer::Here, Ok(_)) if is_of_project => visit.run_named(program.as_os_str()),
             (DoorAnswer::Here, Ok(file)) => visit.run_here(&file),
             (DoorAnswer::Own(sandbox), Ok(file)) => {
                 drop(file);
-                let name = started_name(&visitor, program, name);
+                let name = match is_of_project {
+                    true => first_argument(&visitor, program),
+                    false => started_name(&visitor, program, name),
+                };
                 let Some(cwd) = cwd else { return };
                 let launch = DoorLaunch {
                     doors: self,
@@ -161,7 +170,32 @@ impl DoorService for RoomDoors<'_> {
     }
 }
 
+/// The program of a visit.
+struct VisitedProgram {
+    program: PathBuf,
+    words: Vec<String>,
+    /// True for a program of the project. Its path may be relative.
+    is_of_project: bool,
+}
+
 impl RoomDoors<'_> {
+    /// The program behind the door of a visitor. `None` if there is no such door.
+    fn visited_program(
+        &self,
+        visitor: &DoorVisitor,
+        cwd: Option<&Path>,
+    ) -> Option<VisitedProgram> {
+        let program = self.program_behind(&visitor.door)?;
+        if is_project_door(&program) {
+            let found = self.project_program(visitor, cwd?).ok().flatten()?;
+            let ProjectProgram { executed, words } = found;
+            return Some(VisitedProgram { program: executed, words, is_of_project: true });
+        }
+        let name = self.set.name_at(&program)?;
+        let words = judged_words(visitor, &program, name);
+        Some(VisitedProgram { program, words, is_of_project: false })
+    }
+
     /// Adds the refusal of a command to the trace.
     fn trace_refusal(&self, shown: &str, line: &str, reason: &str) -> Result<(), LauncherError> {
         let Some(session) = &self.context.session else { return Ok(()) };

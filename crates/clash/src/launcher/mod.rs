@@ -25,6 +25,7 @@ mod entries;
 mod error;
 pub(crate) mod gate;
 mod named_commands;
+mod project_program;
 mod script_name;
 mod settings_check;
 mod shell_string;

@@ -39,20 +39,26 @@ impl InterpretedScript {
         }
         let path = clean(&cwd.join(script))?;
         let name = path.file_name()?.to_str()?.to_owned();
-        let mut typed = Vec::new();
-        for base in [cwd, project] {
-            let Some(below) = path.strip_prefix(base).ok().and_then(Path::to_str) else { continue };
-            let text = if below.contains('/') { below.to_owned() } else { format!("./{below}") };
-            if !typed.contains(&text) {
-                typed.push(text);
-            }
-        }
-        Some(Self { typed, name, path })
+        Some(Self { typed: typed_forms(&path, cwd, project), name, path })
     }
 }
 
+/// The paths by which a person could type a program: from the working directory, then from
+/// the project.
+pub(super) fn typed_forms(path: &Path, cwd: &Path, project: &Path) -> Vec<String> {
+    let mut typed = Vec::new();
+    for base in [cwd, project] {
+        let Some(below) = path.strip_prefix(base).ok().and_then(Path::to_str) else { continue };
+        let text = if below.contains('/') { below.to_owned() } else { format!("./{below}") };
+        if !typed.contains(&text) {
+            typed.push(text);
+        }
+    }
+    typed
+}
+
 /// The path without `.` and `..`. `None` if it leads above the root.
-fn clean(path: &Path) -> Option<PathBuf> {
+pub(super) fn clean(path: &Path) -> Option<PathBuf> {
     let mut clean = PathBuf::new();
     for part in path.components() {
         match part {

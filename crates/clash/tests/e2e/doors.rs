@@ -3,6 +3,7 @@
 mod boundary;
 mod live_questions;
 mod places;
+mod project_programs;
 mod ssh_key;
 mod without_rooms;
 

@@ -4,6 +4,7 @@
 //! launcher's process group. The *starter* becomes the command's launcher. It is in the
 //! visitor's process group, so the terminal's signals reach the command.
 
+use std::ffi::OsStr;
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -35,6 +36,12 @@ impl DoorVisit {
             let _ =
                 sendmsg(&self.socket, &[IoSlice::new(&bytes)], &mut control, SendFlags::NOSIGNAL);
         }
+    }
+
+    /// Lets the visitor itself run the program at this path, in its own room.
+    pub fn run_named(&self, path: &OsStr) {
+        self.reply(DoorReply::RunHere);
+        let _ = send(&self.socket, path.as_encoded_bytes(), SendFlags::NOSIGNAL);
     }
 
     /// Refuses the visit, with a message on the visitor's standard error.

@@ -31,7 +31,7 @@ impl DoorVisit {
     /// Reads the facts about the visitor. Fails if the visitor has ended or breaks the rules
     /// of the messages.
     pub fn read(&self) -> io::Result<DoorVisitor> {
-        let (descriptors, blocked_signals) = self.descriptors()?;
+        let VisitMessages { descriptors, blocked_signals, started } = self.messages()?;
         let of = |name: &str| PathBuf::from(format!("/proc/{}/{name}", self.pid));
         let arguments = strings(&of("cmdline"))?;
         let environment = strings(&of("environ"))?.into_iter().filter_map(pair).collect();
@@ -63,6 +63,7 @@ impl DoorVisit {
                 limits: sys::resource_limits(self.pid)?,
             },
             descriptors,
+            started,
             callers: callers(self.pid),
         };
         // This check comes last: everything above was read from the process that opened the
@@ -77,11 +78,12 @@ impl DoorVisit {
         poll(&mut ends, Some(&now)) != Ok(0)
     }
 
-    /// Receives all descriptors of the visitor, with their numbers there, and its blocked
-    /// signals. Fails after [`MAX_SILENCE`] without a message, for a message that is not
+    /// Receives all descriptors of the visitor, with their numbers there, its blocked signals,
+    /// and the path that it wanted to start. Fails after [`MAX_SILENCE`] without a message, for a message that is not
     /// understood or too long, and for more than [`MAX_DESCRIPTORS`] or [`MAX_MESSAGES`].
-    fn descriptors(&self) -> io::Result<(Vec<(RawFd, OwnedFd)>, u64)> {
+    fn messages(&self) -> io::Result<VisitMessages> {
         let mut all = Vec::new();
+        let mut started = None;
         for _ in 0..MAX_MESSAGES {
             let mut ready = [PollFd::new(&self.socket, PollFlags::IN)];
             if poll(&mut ready, Some(&MAX_SILENCE))? == 0 {
@@ -101,9 +103,15 @@ impl DoorVisit {
             let length = received.bytes;
             let is_cut = received.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC);
             let message = bytes.get(..length).and_then(DoorRequest::decode);
-            let Some(DoorRequest::Descriptors { numbers, blocked_signals, is_last }) = message
-            else {
-                return Err(unreadable());
+            let (numbers, blocked_signals, is_last) = match message {
+                Some(DoorRequest::Descriptors { numbers, blocked_signals, is_last }) => {
+                    (numbers, blocked_signals, is_last)
+                }
+                Some(DoorRequest::Started { path }) if started.is_none() && all.is_empty() => {
+                    started = Some(OsString::from_vec(path));
+                    continue;
+                }
+                _ => return Err(unreadable()),
             };
             let given = control.drain().filter_map(|message| match message {
                 RecvAncillaryMessage::ScmRights(files) => Some(files),
@@ -124,11 +132,18 @@ impl DoorVisit {
             }
             all.extend(numbers.into_iter().zip(given));
             if is_last {
-                return Ok((all, blocked_signals));
+                return Ok(VisitMessages { descriptors: all, blocked_signals, started });
             }
         }
         Err(unreadable())
     }
+}
+
+/// The messages of a visitor before its command starts.
+struct VisitMessages {
+    descriptors: Vec<(RawFd, OwnedFd)>,
+    blocked_signals: u64,
+    started: Option<OsString>,
 }
 
 fn unreadable() -> io::Error {

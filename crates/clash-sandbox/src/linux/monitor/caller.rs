@@ -129,6 +129,11 @@ impl<'a> CallingProcess<'a> {
         false
     }
 
+    /// The parent of the calling process.
+    pub(super) fn parent(&self) -> Option<i32> {
+        self.parent_of(self.pid)
+    }
+
     /// The parent of a process; `None` if it has ended or has none but the init process.
     fn parent_of(&self, process: i32) -> Option<i32> {
         let mut stat = String::with_capacity(512);

@@ -51,18 +51,21 @@ mod place;
 mod quota;
 mod rename;
 mod sockets;
+mod starts;
 mod turn;
 
 use std::collections::BTreeMap;
 use std::os::fd::AsRawFd;
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use clash_door::DoorRequest;
+use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, send, socketpair};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use rustix::thread::{CpuSet, gettid, sched_getcpu, sched_setaffinity};
 
@@ -80,6 +83,7 @@ pub(crate) use handover::HandoverLine;
 use known::KnownCallers;
 use open::WaitingOpen;
 use outer::InnerThread;
+use starts::LedProcesses;
 pub(crate) use outer::OuterThread;
 use turn::RoomLock;
 
@@ -100,6 +104,10 @@ struct MonitorState {
     of: ProcView,
     sight: Option<VisiblePaths>,
     doors: Option<DoorLine>,
+    /// As [`WatchPlan::door_paths`].
+    door_paths: Vec<String>,
+    project: PathBuf,
+    led: LedProcesses,
     /// The room's own unix sockets.
     diagnosis: Option<SocketDiagnosis>,
     /// Orders sockets for connections that need no relay.
@@ -179,6 +187,8 @@ impl CallMonitor {
     fn receive(self, given: &Receiver<MonitorInputs>, keeper: Option<KeeperPost>) {
         let Self { processes, ruleset, mut watch, turns, root, doors, handover, drafts } = self;
         let (reads, of, sight) = (watch.reads, watch.processes, watch.sight.take());
+        let door_paths = std::mem::take(&mut watch.door_paths);
+        let project = watch.rights.places.project.clone();
         let Ok(held) = openat(&processes, "self/fd", HOLD, Mode::empty()) else { return };
         // With all its capabilities, root's monitor could follow paths that the caller may
         // not follow.
@@ -196,6 +206,9 @@ impl CallMonitor {
             of,
             sight,
             doors,
+            door_paths,
+            project,
+            led: LedProcesses::default(),
             diagnosis,
             handover,
             known: KnownCallers::default(),
@@ -346,6 +359,10 @@ fn answer_door(
     let process = pidfd_open(pid, PidfdFlags::empty())?;
     if !sys::is_valid(&shared.listener, notice.id) {
         return Err(Errno::SRCH);
+    }
+    if let Some(path) = shared.led.take(notice.pid) {
+        let request = DoorRequest::Started { path };
+        send(&inside, &request.encode(), SendFlags::NOSIGNAL | SendFlags::DONTWAIT)?;
     }
     doors.announce(notice.pid, &outside, &process)?;
     sys::answer_with(&shared.listener, notice.id, &inside, true)

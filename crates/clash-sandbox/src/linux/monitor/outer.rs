@@ -11,7 +11,7 @@ use rustix::fs::{Mode, openat};
 use rustix::io::Errno;
 
 use super::act::{MonitorJob, MonitorWorker};
-use super::{HOLD, MonitorState, hand_on, is_over, thread, work};
+use super::{HOLD, MonitorState, hand_on, is_over, starts, thread, work};
 use crate::linux::landlock::LandlockRuleset;
 use crate::linux::supervise::{KeeperPost, KeeperStart};
 use crate::linux::sys::{self, ForkSide};
@@ -46,6 +46,9 @@ impl OuterThread {
         }
         loop {
             match sys::next_notice(&self.shared.listener) {
+                Ok(notice) if notice.number == libc::SYS_execve => {
+                    starts::lead_to_door(&self.shared, &notice);
+                }
                 Ok(notice) => {
                     self.start_inner();
                     let InnerThread::Running { jobs, .. } = &self.inner else { return };

@@ -121,6 +121,8 @@ pub(crate) struct FilterSurface {
     pub(crate) watched: Option<WatchedCalls>,
     /// Programs get connected sockets of the host's network.
     pub(crate) handover: bool,
+    /// The monitor sees each `execve` without [`clash_door::EXECUTE_MARK`].
+    pub(crate) starts: bool,
 }
 
 impl FilterSurface {
@@ -165,6 +167,7 @@ impl FilterSurface {
                 WatchPlan { reads: false, .. } => WatchedCalls::Changes,
             }),
             handover: room.is_some_and(RoomPlan::hands_over),
+            starts: plan.watch.as_ref().is_some_and(|watch| !watch.door_paths.is_empty()),
             frozen: room.is_none()
                 && !plan.grants.iter().any(|grant| grant.caps.intersects(FileCaps::CHANGE)),
         }
@@ -339,6 +342,10 @@ fn check(asm: &mut BpfAssembler, exits: &FilterExits, answer: CallAnswer) {
             asm.jump(BpfTest::Equal(0), JumpTarget::Next, watch);
             asm.load(data::high(argument));
             asm.jump(BpfTest::Equal(0), allow, watch);
+        }
+        CallAnswer::WatchUnmarked => {
+            asm.load(data::low(5));
+            asm.jump(BpfTest::Equal(clash_door::EXECUTE_MARK), allow, watch);
         }
         CallAnswer::Clone => if_any_bit(0, CLONE_NEW),
         CallAnswer::Unshare => if_any_bit(0, CLONE_NEW | CLONE_NEWTIME),

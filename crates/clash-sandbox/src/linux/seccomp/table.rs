@@ -34,6 +34,8 @@ pub(super) enum CallAnswer {
     Uncut(u32),
     /// The monitor answers, unless this argument is null.
     WatchPath(u32),
+    /// The monitor answers, unless argument 5 is [`clash_door::EXECUTE_MARK`].
+    WatchUnmarked,
     /// Allowed unless argument 0 has namespace flags.
     Clone,
     Unshare,
@@ -138,6 +140,9 @@ pub(super) fn table(surface: FilterSurface) -> Vec<CallRow> {
         rows.push((libc::SYS_sendmsg, "SYS_sendmsg", Send(2)));
         rows.push((libc::SYS_sendmmsg, "SYS_sendmmsg", Send(3)));
         rows.push((libc::SYS_setsockopt, "SYS_setsockopt", SocketOption));
+    }
+    if surface.starts {
+        rows.push((libc::SYS_execve, "SYS_execve", WatchUnmarked));
     }
     rows.extend(only_here(surface));
     rows

@@ -34,6 +34,7 @@ const CLOSED: FilterSurface = FilterSurface {
     inside: RoomInterior::Commands,
     watched: None,
     handover: false,
+    starts: false,
 };
 const INTERNET: FilterSurface = FilterSurface { internet: true, ..CLOSED };
 const ROOM: FilterSurface =
@@ -42,7 +43,9 @@ const NESTING: FilterSurface = FilterSurface { inside: RoomInterior::Rooms, ..RO
 const MONITORS: FilterSurface = FilterSurface { inside: RoomInterior::Monitors, ..ROOM };
 const LOOKS: FilterSurface = FilterSurface { watched: Some(WatchedCalls::Looks), ..CLOSED };
 const WATCHED: FilterSurface = FilterSurface { watched: Some(WatchedCalls::Changes), ..ROOM };
-const SURFACES: [FilterSurface; 12] = [
+const STARTS: FilterSurface = FilterSurface { starts: true, ..WATCHED };
+const SURFACES: [FilterSurface; 13] = [
+    STARTS,
     NESTING,
     MONITORS,
     CLOSED,
@@ -342,6 +345,14 @@ fn every_look_at_a_path_is_watched_and_none_at_a_descriptor() {
         assert_eq!(ask(surface, libc::SYS_newfstatat, [path; 6]), RET_ALLOW);
         assert_eq!(ask(surface, libc::SYS_statx, [path; 6]), RET_ALLOW);
     }
+}
+
+#[test]
+fn programs_start_without_the_monitor_unless_the_project_has_doors() {
+    let marked = [0, 0, 0, 0, 0, u64::from(clash_door::EXECUTE_MARK)];
+    assert_eq!(ask(WATCHED, libc::SYS_execve, [0; 6]), RET_ALLOW);
+    assert_eq!(ask(STARTS, libc::SYS_execve, [0; 6]), RET_USER_NOTIF);
+    assert_eq!(ask(STARTS, libc::SYS_execve, marked), RET_ALLOW);
 }
 
 /// Landlock confines tracers to their own domain.

@@ -199,6 +199,15 @@ pub(crate) fn read_memory(pid: libc::pid_t, at: u64, to: &mut [u8]) -> NoticeRes
     raw(read as c_long).map(|read| read as usize)
 }
 
+/// True if two processes have the same memory, as after `vfork`. `None` if the kernel does
+/// not say it, for example because one of them has ended.
+pub(crate) fn share_memory(first: libc::pid_t, second: libc::pid_t) -> Option<bool> {
+    const KCMP_VM: c_int = 1;
+    // SAFETY: takes integers.
+    let compared = unsafe { libc::syscall(libc::SYS_kcmp, first, second, KCMP_VM, 0, 0) };
+    (compared >= 0).then_some(compared == 0)
+}
+
 /// The soft and the hard limit of each resource of another process.
 pub(crate) fn resource_limits<const COUNT: usize>(
     pid: libc::pid_t,
