@@ -4,6 +4,7 @@ use std::ffi::{CString, c_char, c_int};
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
 
 use clash_door::{DOOR_PATH, DoorReply, DoorRequest, MAX_DESCRIPTORS_PER_MESSAGE, MAX_PATH_BYTES, REFUSED_STATUS};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -16,6 +17,10 @@ use rustix::net::{
 
 use super::sys::{self, ReceivedSignal};
 
+/// The time that a door waits for its turn.
+const MAX_QUEUE_TIME: Duration = Duration::from_secs(10);
+const QUEUE_PAUSE: Duration = Duration::from_millis(2);
+
 /// The arguments of this process, as the kernel gave them.
 pub(super) struct CommandLine(pub(super) *const *const c_char);
 
@@ -23,8 +28,7 @@ pub(super) struct CommandLine(pub(super) *const *const c_char);
 /// this process; [`REFUSED_STATUS`] with a message if the command does not run.
 pub(super) fn run(line: CommandLine) -> c_int {
     let mask = sys::block_signals();
-    let flags = OFlags::RDWR | OFlags::CLOEXEC;
-    let socket = match openat(CWD, DOOR_PATH, flags, Mode::empty()) {
+    let socket = match open_door() {
         Ok(socket) => socket,
         Err(error) => return refuse(&line, &format!("its door does not open ({error})")),
     };
@@ -91,6 +95,17 @@ pub(super) fn run(line: CommandLine) -> c_int {
             None => {
                 return refuse(&line, "the launcher behind its door has ended");
             }
+        }
+    }
+}
+
+/// Opens the door. Waits while the launcher has too many visits that it has not answered.
+fn open_door() -> Result<OwnedFd, Errno> {
+    let end = Instant::now() + MAX_QUEUE_TIME;
+    loop {
+        match openat(CWD, DOOR_PATH, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()) {
+            Err(Errno::AGAIN) if Instant::now() < end => std::thread::sleep(QUEUE_PAUSE),
+            opened => return opened,
         }
     }
 }
