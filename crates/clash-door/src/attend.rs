@@ -6,7 +6,9 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use clash_door::{DOOR_PATH, DoorReply, DoorRequest, MAX_DESCRIPTORS_PER_MESSAGE, MAX_PATH_BYTES, REFUSED_STATUS};
+use clash_door::{
+    DOOR_PATH, DoorReply, DoorRequest, MAX_DESCRIPTORS_PER_MESSAGE, MAX_PATH_BYTES, REFUSED_STATUS,
+};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{CWD, Dir, Mode, OFlags, openat};
 use rustix::io::Errno;

@@ -354,7 +354,8 @@ fn plan_watched_tier(
     // sees every open.
     let former_links = request.cage.former_links.clone();
     let door_paths = Vec::new();
-    let watch = WatchPlan { rights, reads: true, processes, files, sight, former_links, door_paths };
+    let watch =
+        WatchPlan { rights, reads: true, processes, files, sight, former_links, door_paths };
     Ok(TierParts { room: None, watch: Some(watch), scratch })
 }
 
@@ -430,13 +431,22 @@ fn watch_beyond_mounts(
     let files = limits.most_files();
     let processes = ProcView::OfTheRoom;
     let former_links = request.cage.former_links.clone();
-    let has_door = room.steps.iter().any(
-        |step| matches!(step, MountStep::Doors { at, .. } if at == Path::new(PROJECT_DOORS)),
-    );
+    let has_door = room
+        .steps
+        .iter()
+        .any(|step| matches!(step, MountStep::Doors { at, .. } if at == Path::new(PROJECT_DOORS)));
     let door_paths = request.doors.iter().filter(|_| has_door).flat_map(|it| it.paths.clone());
     let door_paths = door_paths.collect();
     let sight = None;
-    watched.then_some(WatchPlan { rights, reads, processes, files, sight, former_links, door_paths })
+    watched.then_some(WatchPlan {
+        rights,
+        reads,
+        processes,
+        files,
+        sight,
+        former_links,
+        door_paths,
+    })
 }
 
 /// A copy of the rights without the rules about names, for the mount tree: such a rule must

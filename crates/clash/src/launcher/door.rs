@@ -180,11 +180,7 @@ struct VisitedProgram {
 
 impl RoomDoors<'_> {
     /// The program behind the door of a visitor. `None` if there is no such door.
-    fn visited_program(
-        &self,
-        visitor: &DoorVisitor,
-        cwd: Option<&Path>,
-    ) -> Option<VisitedProgram> {
+    fn visited_program(&self, visitor: &DoorVisitor, cwd: Option<&Path>) -> Option<VisitedProgram> {
         let program = self.program_behind(&visitor.door)?;
         if is_project_door(&program) {
             let found = self.project_program(visitor, cwd?).ok().flatten()?;

@@ -62,9 +62,9 @@ use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use clash_door::DoorRequest;
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::io::Errno;
-use clash_door::DoorRequest;
 use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, send, socketpair};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use rustix::thread::{CpuSet, gettid, sched_getcpu, sched_setaffinity};
@@ -83,8 +83,8 @@ pub(crate) use handover::HandoverLine;
 use known::KnownCallers;
 use open::WaitingOpen;
 use outer::InnerThread;
-use starts::LedProcesses;
 pub(crate) use outer::OuterThread;
+use starts::LedProcesses;
 use turn::RoomLock;
 
 const HOLD: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);

@@ -83,7 +83,8 @@ fn a_program_of_the_project_runs_in_its_own_sandbox() {
 fn a_file_of_the_project_stays_as_it_is_for_readers() {
     as_each_user(|m| {
         let m = machine(m);
-        let ran = mixed(&m, "./gradlew x >/dev/null; head -c 9 gradlew; cut -c1-9 gradlew | head -n 1");
+        let ran =
+            mixed(&m, "./gradlew x >/dev/null; head -c 9 gradlew; cut -c1-9 gradlew | head -n 1");
         assert_eq!(ran.stdout, "#!/bin/sh#!/bin/sh\n", "{ran:?}");
     });
 }
