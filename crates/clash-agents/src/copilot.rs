@@ -121,7 +121,8 @@ const INTERNAL_TOOLS: &[(&str, &str)] = &[
     ("write_agent", "Task"),
 ];
 
-/// A tool `server-name` is a tool of a server. A patch without its text is an error.
+/// The tool use in the words of policies. A tool `server-name` is a tool of a server. A patch
+/// without its text is an error. `None` for a question to the user.
 fn call(message: &HookMessage, context: &CallContext<'_>) -> ToolUseResult {
     let (tool, input) = (message.tool.as_str(), &message.input);
     if let Some((_, name)) = INTERNAL_TOOLS.iter().find(|(known, _)| *known == tool) {

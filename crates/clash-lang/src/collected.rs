@@ -168,8 +168,8 @@ impl CollectedPolicy {
         }
     }
 
-    /// Makes the rules of an import a policy of their own. Its settings do not count:
-    /// those of the importing file do.
+    /// Makes the `when()` rules of an import a policy of their own, and puts the rules and
+    /// settings from before it back. The settings of the import do not count.
     pub(crate) fn close_import(&self, origin: &str, before: SuspendedRules) {
         let rules = self.when.replace(before.when);
         if !rules.branches.is_empty() {

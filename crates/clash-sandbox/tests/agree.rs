@@ -157,7 +157,7 @@ impl Oracle {
         self.caps(path).contains(FileCaps::parse(caps).unwrap())
     }
 
-    /// True if a file under another name has no more rights.
+    /// True if a file under another name has no more rights to read, write and execute.
     fn no_gain(&self, from: &Path, to: &Path) -> bool {
         let content = FileCaps::parse("rwx").unwrap();
         self.caps(to).intersect(content).without(self.caps(from)).is_empty()

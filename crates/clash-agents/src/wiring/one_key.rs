@@ -74,8 +74,9 @@ fn kept<'a>(document: &JsonDocument<'a>, value: &JsonNode) -> Option<(&'a str, u
 }
 
 impl SettingsEdit for OneKey {
-    /// Sets the key. A value of the user moves into a comment behind it; where comments are
-    /// not allowed, it is an error.
+    /// Sets the key. A value of the user moves into a comment behind it. An error where
+    /// comments are not allowed, if the user's value is no text, and if it contains the end
+    /// of a comment. Once installed, the text stays the same.
     fn install(&self, text: &str) -> Result<String, SettingsError> {
         let found = self.document(text)?;
         if let Some((_, value)) = self.find(&found)?

@@ -57,6 +57,8 @@ fn value(
     })
 }
 
+/// Registers the effects as globals of every policy. Each returns an `EffectValue` with its
+/// line and records nothing.
 #[starlark_module]
 pub(super) fn names(builder: &mut GlobalsBuilder) {
     const FULL: &str = "rwcdx";

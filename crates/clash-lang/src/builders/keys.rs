@@ -62,6 +62,8 @@ fn tool_key(name: NoneOr<Value<'_>>) -> LanguageResult<KeyValue> {
     }))
 }
 
+/// Registers the builders of keys as globals of every policy. Each checks its arguments,
+/// returns a `KeyValue` and records nothing.
 #[starlark_module]
 pub(super) fn names(builder: &mut GlobalsBuilder) {
     /// A tool by its name, by several names or by a pattern; without a name any

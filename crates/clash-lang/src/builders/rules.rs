@@ -17,6 +17,8 @@ use crate::lower::{self, LoweringScope};
 use crate::older::PolicyValue;
 use crate::override_dict;
 
+/// Registers the builders of rules as globals of every policy. Each checks its arguments and
+/// records the rules in the [`CollectedPolicy`], with its line.
 #[starlark_module]
 pub(super) fn names(builder: &mut GlobalsBuilder) {
     /// Rules: a tree of keys that ends in effects. Several calls are one tree.

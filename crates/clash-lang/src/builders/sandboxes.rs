@@ -19,6 +19,8 @@ use crate::language_error::{LanguageError, LanguageResult};
 use crate::lower;
 use crate::value::{SandboxUse, SandboxValue};
 
+/// Registers the builders of sandboxes as globals of every policy. Each checks its arguments
+/// and records the sandbox or the grant in the [`CollectedPolicy`].
 #[starlark_module]
 pub(super) fn names(builder: &mut GlobalsBuilder) {
     /// Declares the rights of a command. `fs` has the paths, `default` is for every
@@ -237,6 +239,8 @@ fn based_on(
     }
 }
 
+/// Registers the one method of a sandbox value: `a.update(b)`, which makes and records a new
+/// sandbox.
 #[starlark_module]
 pub(crate) fn sandbox_methods(builder: &mut MethodsBuilder) {
     /// This sandbox under its own name, with the settings of the other one on top.

@@ -38,6 +38,7 @@ fn end<'v>(
     rules::end(this, effect, args.sandbox, eval)
 }
 
+/// Registers the endings as methods of path values and rule values.
 #[starlark_module]
 pub(super) fn endings(builder: &mut MethodsBuilder) {
     /// Allows a path with the capabilities named, or else with all; or a rule in the

@@ -189,6 +189,7 @@ pub(super) fn end(
     started(this)?.saying(effect, caps(read, write, execute), span)
 }
 
+/// Registers the methods of a directory. Each returns a new path value and records nothing.
 #[starlark_module]
 pub(super) fn directories(builder: &mut MethodsBuilder) {
     /// The directory with everything below it.
@@ -225,6 +226,7 @@ pub(super) fn directories(builder: &mut MethodsBuilder) {
     }
 }
 
+/// Registers the starts of a path as globals.
 #[starlark_module]
 pub(super) fn names(builder: &mut GlobalsBuilder) {
     /// The project and everything below it (older form; today a path key is

@@ -63,6 +63,7 @@ fn joined<'v>(
     }
 }
 
+/// Registers the methods of a policy value: `merge` and `update`, which do the same.
 #[starlark_module]
 fn policy_methods(builder: &mut MethodsBuilder) {
     /// The rules of both policies; if several match, the strictest decides.
@@ -84,6 +85,7 @@ fn policy_methods(builder: &mut MethodsBuilder) {
     }
 }
 
+/// Registers the older forms of policies as globals.
 #[starlark_module]
 pub(super) fn names(builder: &mut GlobalsBuilder) {
     /// A tree of rules for the `rules` of a policy (older form; today the tree is

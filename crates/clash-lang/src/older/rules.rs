@@ -163,6 +163,7 @@ fn rule_methods(builder: &mut MethodsBuilder) {
     endings(builder);
 }
 
+/// Registers the methods that narrow a rule or give it a sandbox.
 #[starlark_module]
 pub(super) fn places(builder: &mut MethodsBuilder) {
     /// The sandbox of the rule.
@@ -199,6 +200,7 @@ pub(super) fn places(builder: &mut MethodsBuilder) {
     }
 }
 
+/// Registers the starts of a rule in builder form as globals.
 #[starlark_module]
 pub(super) fn names(builder: &mut GlobalsBuilder) {
     /// A command by its program and first words (older form; today it is a key

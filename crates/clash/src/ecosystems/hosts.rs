@@ -231,7 +231,8 @@ fn read(file: &Path) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// The hosts of the addresses in a line.
+/// The hosts of the addresses in a line (`scheme://…`). Without one, the host of git's own
+/// form `user@host:path`.
 fn hosts_in_line(line: &str) -> Vec<String> {
     let mut hosts: Vec<String> = line.split("://").skip(1).filter_map(parse_host).collect();
     // git's own form: user@host:path

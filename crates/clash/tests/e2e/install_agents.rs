@@ -115,7 +115,7 @@ fn a_projects_settings_can_be_wired_instead() {
     m.clash(["install", "--agent", "codex", "--project"]).exits(1).says("no settings of that kind");
 }
 
-/// A program that prints this version of a client.
+/// Writes a program that prints this version of a client, and returns a search path with it.
 fn pretend(m: &Machine, name: &str, version: &str) -> String {
     let path = m.write(format!("bin/{name}"), "");
     program(&path, &format!("#!/bin/sh\necho '{version}'\n"));

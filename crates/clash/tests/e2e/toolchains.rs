@@ -232,8 +232,8 @@ fn explained(m: &Machine, step: &str) -> String {
     m.clash(["explain", "bash", step]).stdout
 }
 
-/// The user who can run the toolchain, and the search path that finds it: a plain user if
-/// it is installed for all users.
+/// The user who can run the toolchain, and the search path that finds it: a plain user if it
+/// is installed for all users. The error is the name of a missing program.
 fn toolchain_path(it: &Everyday) -> Result<(Who, String), &'static str> {
     let system = "/usr/local/bin:/usr/bin:/bin";
     let lies = |program: &str, search: &str| {

@@ -28,7 +28,8 @@ impl MonitorWorker {
             && !self.fresh.covers(path)
     }
 
-    /// Renames a judged copy of `config.lock` to `config`, and removes `config.lock`.
+    /// Renames a judged copy of the lock file to git's settings file, and removes the lock
+    /// file. A new `config.worktree` or `.gitmodules` is fine where repositories may be made.
     /// `EACCES` if the rename is not git's own, if the sandbox may not change both files, or
     /// if a setting changed that no command may change.
     pub(super) fn replace_config(

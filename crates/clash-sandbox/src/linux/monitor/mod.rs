@@ -143,7 +143,9 @@ pub(crate) struct CallMonitor {
 }
 
 impl CallMonitor {
-    /// Call this outside the room, whose `/proc` has other numbers.
+    /// Opens /proc and the files that rooms share, and makes the files of the standard
+    /// streams visible in the watched tier. Starts no thread. Call this outside the room,
+    /// whose `/proc` has other numbers.
     pub(crate) fn new(
         ruleset: LandlockRuleset,
         watch: &WatchPlan,

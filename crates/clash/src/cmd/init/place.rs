@@ -28,8 +28,9 @@ pub(super) fn project_policy(dirs: &Dirs, root: &Path) -> Result<PathBuf, Failur
 }
 
 /// A policy with the missing toolchains added, and their names; the same text if none is
-/// missing. Their rules are in a new `when` at the end. Several `when` are one tree, in which
-/// the more specific or stricter rule wins.
+/// missing. A toolchain is missing if the policy neither loads nor defines its name. Programs
+/// that the policy names keep their rules. The new rules are in a new `when` at the end.
+/// Several `when` are one tree, in which the more specific or stricter rule wins.
 pub(super) fn merged(
     existing: &str,
     toolchains: &[ToolchainRules],
