@@ -22,8 +22,8 @@ use super::sys;
 
 /// The resolver, its streams, the proxy and the packet socket.
 const FIXED_SOCKETS: usize = 4;
-const SPARE_V4: usize = 64;
-const SPARE_V6: usize = 32;
+const SPARE_V4: usize = 32;
+const SPARE_V6: usize = 16;
 const MAX_GATE_SOCKETS: usize = FIXED_SOCKETS + SPARE_V4 + 1 + SPARE_V6;
 
 pub(crate) const PROXY_PORT: u16 = 3128;
