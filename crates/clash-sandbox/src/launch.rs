@@ -62,7 +62,7 @@ impl LaunchHelper {
         let network = crate::plan::namespaces(sandbox).map(|need| match need {
             NetworkNeed::Host => helper::HelperNetwork::Host,
             NetworkNeed::Closed => helper::HelperNetwork::Closed,
-            NetworkNeed::Gated => helper::HelperNetwork::Gated,
+            NetworkNeed::Gated { ports } => helper::HelperNetwork::Gated { ports },
         });
         Self { helper: network.and_then(helper::HelperProcess::start) }
     }

@@ -4,7 +4,13 @@
 //! Needs unshare(1), ip(8), nsenter(1), openssl and /usr/bin/python3. A program that is not
 //! installed is skipped. Slow, so it runs with `CLASH_NIGHTLY=1` only.
 #![cfg(target_os = "linux")]
-#![expect(clippy::unwrap_used, clippy::print_stderr, reason = "helpers of tests")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::print_stderr,
+    reason = "helpers of tests"
+)]
 
 mod support;
 

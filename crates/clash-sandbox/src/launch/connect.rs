@@ -16,7 +16,7 @@ pub(super) fn connect(
     if let Some(room) = parent.room
         && room.own_network
     {
-        let gate = helper::own_network(parent.helper, room.ports.gate.is_some())?;
+        let gate = helper::own_network(parent.helper, room.ports.gate.as_ref())?;
         if let Some(ports) = ports {
             if let Some(sockets) = &gate {
                 ports.open_gate(sockets)?;

@@ -13,6 +13,8 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use clash_net::HostRules;
+use clash_policy::NetworkAccess;
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, SendAncillaryBuffer,
@@ -106,7 +108,7 @@ impl HelperProcess {
 
     /// Joins the room's network and takes over the sockets of its gate.
     fn join_gated_network(&self) -> Option<GateDescriptors> {
-        if self.task.network != HelperNetwork::Gated {
+        if !matches!(self.task.network, HelperNetwork::Gated { .. }) {
             return None;
         }
         GateDescriptors::receive(self.answer.as_fd(), GATED)
@@ -186,13 +188,13 @@ pub(super) fn leave_host(
 /// the gate, whose sockets this returns.
 pub(super) fn own_network(
     helper: Option<&HelperProcess>,
-    gated: bool,
+    gate: Option<&NetworkAccess>,
 ) -> Result<Option<GateDescriptors>, LaunchError> {
-    if gated {
+    if let Some(net) = gate {
         let joined = helper.and_then(HelperProcess::join_gated_network);
         return match joined {
             Some(sockets) => Ok(Some(sockets)),
-            None => make_gated_network()
+            None => make_gated_network(HostRules::new(net.clone()).ports().len())
                 .map(Some)
                 .map_err(|error| LaunchError::NetworkNamespace(error.into())),
         };
@@ -209,8 +211,10 @@ pub(crate) enum HelperNetwork {
     /// None: the command has the host's.
     Host,
     Closed,
-    /// With a gate.
-    Gated,
+    /// With a gate, whose rules allow this number of ports.
+    Gated {
+        ports: usize,
+    },
 }
 
 /// Makes the network and tells the launcher. False if that failed.
@@ -221,7 +225,7 @@ fn make_network_of(task: &HelperTask) -> bool {
     match task.network {
         HelperNetwork::Host => true,
         HelperNetwork::Closed => make_network_namespace().is_ok() && say(NETWORK),
-        HelperNetwork::Gated => make_gated_network().is_ok_and(|sockets| {
+        HelperNetwork::Gated { ports } => make_gated_network(ports).is_ok_and(|sockets| {
             sys::with_descriptor(task.answer, |to| sockets.send(to, GATED).is_ok())
         }),
     }

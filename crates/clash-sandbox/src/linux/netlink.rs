@@ -44,7 +44,8 @@ pub(crate) fn join_networks(
     gate: &OwnedFd,
     gate_namespace: &OwnedFd,
 ) -> Result<(), Errno> {
-    make_link(room, gate_namespace)?;
+    // Kernels before 6.3 know no such packets.
+    make_link(room, gate_namespace, true).or_else(|_| make_link(room, gate_namespace, false))?;
     for (socket, v4, v6) in [(room, ROOM_V4, ROOM_V6), (gate, GATE_V4, GATE_V6)] {
         add_address(socket, v4.into(), V4_BITS)?;
         // A machine without IPv6 has none here either.
@@ -59,13 +60,14 @@ pub(crate) fn join_networks(
 }
 
 /// Makes the veth link: `net0` in the room, whose routing socket this is, and `gate` in the
-/// gate's namespace. Neither end is up yet.
-fn make_link(room: &OwnedFd, gate_namespace: &OwnedFd) -> Result<(), Errno> {
+/// gate's namespace. Neither end is up yet. `big` lets the kernel pass several packets as one.
+fn make_link(room: &OwnedFd, gate_namespace: &OwnedFd, big: bool) -> Result<(), Errno> {
     let flags = libc::NLM_F_CREATE | libc::NLM_F_EXCL;
     let mut message = RouteMessage::new(libc::RTM_NEWLINK, flags);
     message.link_header(0);
     message.attribute(libc::IFLA_IFNAME, b"net0\0");
     message.attribute(libc::IFLA_MTU, &LINK_MTU.to_ne_bytes());
+    message.packet_sizes(big);
     let info = message.begin(libc::IFLA_LINKINFO);
     message.attribute(libc::IFLA_INFO_KIND, b"veth");
     let data = message.begin(libc::IFLA_INFO_DATA);
@@ -74,6 +76,7 @@ fn make_link(room: &OwnedFd, gate_namespace: &OwnedFd) -> Result<(), Errno> {
     message.link_header(0);
     message.attribute(libc::IFLA_IFNAME, b"gate\0");
     message.attribute(libc::IFLA_MTU, &LINK_MTU.to_ne_bytes());
+    message.packet_sizes(big);
     message.attribute(libc::IFLA_NET_NS_FD, &gate_namespace.as_raw_fd().to_ne_bytes());
     for start in [peer, data, info] {
         message.end(start);
@@ -182,6 +185,17 @@ impl RouteMessage {
         self.put(self.length + 2, &kind.to_ne_bytes());
         self.length += 4;
         self.push(value);
+    }
+
+    fn packet_sizes(&mut self, big: bool) {
+        const GSO_MAX_SIZE: u16 = 41;
+        const GSO_MAX_SIZE_V4: u16 = 63;
+        const PACKET_BYTES: u32 = 192 * 1024;
+        for kind in [GSO_MAX_SIZE, GSO_MAX_SIZE_V4] {
+            if big {
+                self.attribute(kind, &PACKET_BYTES.to_ne_bytes());
+            }
+        }
     }
 
     fn address(&mut self, kind: u16, address: IpAddr) {

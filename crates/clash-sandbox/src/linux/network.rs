@@ -22,8 +22,13 @@ use super::sys;
 
 /// The resolver, its streams, the proxy and the packet socket.
 const FIXED_SOCKETS: usize = 4;
-const SPARE_V4: usize = 32;
-const SPARE_V6: usize = 16;
+/// The most unbound sockets of each family.
+const SPARE_V4: usize = 64;
+const SPARE_V6: usize = 32;
+/// The unbound sockets beside one for each port. A socket costs several microseconds at the
+/// start, and without a free one the gate listens on all addresses of a port.
+const FREE_V4: usize = 16;
+const FREE_V6: usize = 8;
 const MAX_GATE_SOCKETS: usize = FIXED_SOCKETS + SPARE_V4 + 1 + SPARE_V6;
 
 pub(crate) const PROXY_PORT: u16 = 3128;
@@ -36,15 +41,15 @@ pub(crate) struct GateDescriptors {
     all: [Option<OwnedFd>; MAX_GATE_SOCKETS],
 }
 
-/// Makes the two namespaces for the calling process, which is in the room's afterwards. Does
-/// not allocate.
-pub(crate) fn make_gated_network() -> Result<GateDescriptors, Errno> {
+/// Makes the two namespaces for the calling process, which is in the room's afterwards. The
+/// rules allow this number of ports. Does not allocate.
+pub(crate) fn make_gated_network(ports: usize) -> Result<GateDescriptors, Errno> {
     let io = |error: std::io::Error| Errno::from_io_error(&error).unwrap_or(Errno::INVAL);
     sys::unshare(libc::CLONE_NEWNET).map_err(io)?;
     sys::loopback_up().map_err(io)?;
     let gate = route_socket()?;
     let gate_namespace = sys::namespace_of_socket(&gate).map_err(io)?;
-    let sockets = GateDescriptors::make()?;
+    let sockets = GateDescriptors::make(ports)?;
     sys::unshare(libc::CLONE_NEWNET).map_err(io)?;
     sys::loopback_up().map_err(io)?;
     let room = route_socket()?;
@@ -53,10 +58,10 @@ pub(crate) fn make_gated_network() -> Result<GateDescriptors, Errno> {
 }
 
 impl GateDescriptors {
-    /// Makes the gate's sockets in the present network namespace: resolver and proxy are
+    /// Makes the gate's sockets, some for each of this number of ports, in the present network namespace: resolver and proxy are
     /// bound, and listen. The two packet sockets, and everything of IPv6, may be missing.
     /// Allocates nothing, because the helper process calls it.
-    fn make() -> Result<Self, Errno> {
+    fn make(ports: usize) -> Result<Self, Errno> {
         let mut all = [const { None }; MAX_GATE_SOCKETS];
         let flags = SocketFlags::CLOEXEC;
         let mut places = all.iter_mut();
@@ -83,14 +88,16 @@ impl GateDescriptors {
         // Without it, refused connections are not recorded.
         let first = sighting(ETHERTYPE_V4, false).ok();
         places.next().map(|place| std::mem::replace(place, first));
-        for _ in 0..SPARE_V4 {
-            let socket = socket_with(v4, SocketType::STREAM, flags, None)?;
-            places.next().map(|place| place.replace(socket));
+        for number in 0..SPARE_V4 {
+            let Some(place) = places.next() else { continue };
+            if number < FREE_V4 + ports {
+                *place = Some(socket_with(v4, SocketType::STREAM, flags, None)?);
+            }
         }
         // A machine may have no IPv6.
         let first = sighting(ETHERTYPE_V6, true).ok();
         places.next().map(|place| std::mem::replace(place, first));
-        for place in places {
+        for place in places.take(FREE_V6 + ports) {
             *place = socket_with(v6, SocketType::STREAM, flags, None).ok();
         }
         Ok(Self { all })

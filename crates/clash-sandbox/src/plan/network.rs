@@ -1,5 +1,6 @@
 //! The network of a sandbox: the host's, none, or one with a gate.
 
+use clash_net::HostRules;
 use clash_policy::{Effect, FileCaps, FsRule, HostPattern, NetRule, NetworkAccess, Sandbox};
 
 use super::{NetworkMode, PlanError};
@@ -11,8 +12,10 @@ pub(crate) enum NetworkNeed {
     Host,
     /// A loopback and nothing else.
     Closed,
-    /// A loopback and a gate.
-    Gated,
+    /// A loopback and a gate, whose rules allow this number of ports.
+    Gated {
+        ports: usize,
+    },
 }
 
 /// Predicts the namespaces of a plan from the rules alone, without the disk. `None` if no
@@ -23,10 +26,12 @@ pub(crate) fn namespaces(sandbox: &Sandbox) -> Option<NetworkNeed> {
         |rule: &FsRule| rule.effect == Effect::Allow && rule.caps.intersects(FileCaps::CHANGE);
     let need = match plan_network(sandbox).ok()? {
         (NetworkMode::Allow, _) => NetworkNeed::Host,
-        (NetworkMode::Deny, ports) if ports.gate.is_some() => NetworkNeed::Gated,
+        (NetworkMode::Deny, SharedPorts { gate: Some(net), .. }) => {
+            NetworkNeed::Gated { ports: HostRules::new(net).ports().len() }
+        }
         (NetworkMode::Deny, _) => NetworkNeed::Closed,
     };
-    (need == NetworkNeed::Gated || sandbox.fs.iter().any(changes)).then_some(need)
+    (matches!(need, NetworkNeed::Gated { .. }) || sandbox.fs.iter().any(changes)).then_some(need)
 }
 
 /// The network mode, and the ways to the host that a room of its own has: ports of the

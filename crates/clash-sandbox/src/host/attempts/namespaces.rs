@@ -149,11 +149,11 @@ pub(super) fn pid_namespace() -> Result<(), FailedStep> {
 
 /// Makes the two networks of a room with host rules. Root needs no user namespace.
 pub(super) fn gate_network() -> Result<(), FailedStep> {
-    if make_gated_network().is_ok() {
+    if make_gated_network(1).is_ok() {
         return Ok(());
     }
     user_namespace()?;
-    make_gated_network().map(drop).at(4)
+    make_gated_network(1).map(drop).at(4)
 }
 
 /// Checks that the process numbers of a namespace can be limited, for limits on root's

@@ -84,6 +84,7 @@ use known::KnownCallers;
 use open::WaitingOpen;
 use outer::InnerThread;
 pub(crate) use outer::OuterThread;
+use sockets::ConnectWorker;
 use starts::LedProcesses;
 use turn::RoomLock;
 
@@ -222,7 +223,8 @@ impl CallMonitor {
         let worker = MonitorWorker::new(shared.clone(), watch, turns, drafts);
         let worker = Arc::new(Mutex::new(worker));
         let inner = InnerThread::Idle;
-        OuterThread { shared, ruleset, root, worker, inner }.serve(keeper.as_ref());
+        let connects = ConnectWorker::default();
+        OuterThread { shared, ruleset, root, worker, inner, connects }.serve(keeper.as_ref());
     }
 }
 
@@ -272,6 +274,7 @@ fn hand_on(
     notice: &SeccompNotice,
     worker: &Mutex<MonitorWorker>,
     jobs: &Sender<MonitorJob>,
+    connects: &mut ConnectWorker,
 ) {
     if notice.number == libc::SYS_umask {
         shared.known.forget_umasks();
@@ -280,7 +283,7 @@ fn hand_on(
         return;
     }
     if notice.number == libc::SYS_connect {
-        if let Err(error) = sockets::connect(shared, notice) {
+        if let Err(error) = sockets::connect(shared, notice, connects) {
             shared.refuse(notice.id, error);
         }
         return;

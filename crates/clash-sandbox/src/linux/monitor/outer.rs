@@ -11,6 +11,7 @@ use rustix::fs::{Mode, openat};
 use rustix::io::Errno;
 
 use super::act::{MonitorJob, MonitorWorker};
+use super::sockets::ConnectWorker;
 use super::{HOLD, MonitorState, hand_on, is_over, starts, thread, work};
 use crate::linux::landlock::LandlockRuleset;
 use crate::linux::supervise::{KeeperPost, KeeperStart};
@@ -28,6 +29,7 @@ pub(crate) struct OuterThread {
     pub(super) root: bool,
     pub(super) worker: Arc<Mutex<MonitorWorker>>,
     pub(super) inner: InnerThread,
+    pub(super) connects: ConnectWorker,
 }
 
 /// The inner thread. Many commands change nothing, so it starts with the first call.
@@ -52,7 +54,7 @@ impl OuterThread {
                 Ok(notice) => {
                     self.start_inner();
                     let InnerThread::Running { jobs, .. } = &self.inner else { return };
-                    hand_on(&self.shared, &notice, &self.worker, jobs);
+                    hand_on(&self.shared, &notice, &self.worker, jobs, &mut self.connects);
                 }
                 // The caller was killed meanwhile, or no process is left. In the second
                 // case the thread sleeps until its process exits. Closing descriptors first
@@ -149,6 +151,7 @@ impl OuterThread {
             root: self.root,
             worker: self.worker.clone(),
             inner: InnerThread::Idle,
+            connects: ConnectWorker::default(),
         };
         if !outer.shared.waiting_opens().is_empty() {
             outer.start_inner();

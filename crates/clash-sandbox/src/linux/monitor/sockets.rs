@@ -8,8 +8,8 @@
 //!
 //! The monitor connects in the caller's place, on a copy of the caller's descriptor. If the
 //! kernel carried the call out itself, another thread could exchange the address or the
-//! descriptor. So this holds for internet sockets too. A connect may block, so each has a
-//! thread of its own.
+//! descriptor. So this holds for internet sockets too. A connect may block, so other threads
+//! carry it out.
 //!
 //! A socket of another network namespace is refused: it comes from another room, or it was
 //! handed over (`handover.rs`) and may not be connected again.
@@ -20,6 +20,8 @@
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{SendError, Sender, channel};
 
 use rustix::fs::{FileType, fstat};
 use rustix::io::Errno;
@@ -39,11 +41,15 @@ const MAX_ADDRESS_BYTES: usize = 128;
 /// The bytes before the path in `struct sockaddr_un`.
 const FAMILY_BYTES: usize = 2;
 
-/// Answers a `connect` from a thread of its own, because it may block. A unix socket must be
+/// Answers a `connect` from a thread of the worker, because it may block. A unix socket must be
 /// one of this room, and the caller's socket must be in the room's network; otherwise
 /// `EACCES`. Beyond `MAX_WAITING_CONNECTS` it is `EAGAIN`. The error is returned and the call
 /// not answered if it fails before.
-pub(super) fn connect(shared: &Arc<MonitorState>, notice: &SeccompNotice) -> Result<(), Errno> {
+pub(super) fn connect(
+    shared: &Arc<MonitorState>,
+    notice: &SeccompNotice,
+    worker: &mut ConnectWorker,
+) -> Result<(), Errno> {
     let caller = CallingProcess::of_notice(shared, notice);
     let [fd, at, length, ..] = notice.args;
     let length = length as u32 as usize;
@@ -79,8 +85,7 @@ pub(super) fn connect(shared: &Arc<MonitorState>, notice: &SeccompNotice) -> Res
         return Err(Errno::AGAIN);
     }
     let (shared, id) = (shared.clone(), notice.id);
-    let thread = std::thread::Builder::new().stack_size(64 * 1024);
-    let started = thread.spawn(move || {
+    worker.run(move || {
         let handed_over = attempt.and_then(|attempt| attempt.carry_out(&shared, id, &socket));
         let done = handed_over.unwrap_or_else(|| target.connect(&shared, &socket));
         // A program that the caller starts next must find no copy of its descriptor.
@@ -89,8 +94,46 @@ pub(super) fn connect(shared: &Arc<MonitorState>, notice: &SeccompNotice) -> Res
             Ok(()) => sys::answer(&shared.listener, id, 0),
             Err(error) => shared.refuse(id, error),
         }
-    });
-    started.map(drop).map_err(|_| Errno::AGAIN)
+    })
+}
+
+type ConnectJob = Box<dyn FnOnce() + Send>;
+
+/// The thread that connects. Most programs connect one socket at a time, and a new thread
+/// costs more than the call. Further connects at the same time get threads of their own.
+#[derive(Debug, Default)]
+pub(super) struct ConnectWorker {
+    jobs: Option<Sender<ConnectJob>>,
+    /// True while the thread has a job.
+    busy: Arc<AtomicBool>,
+}
+
+impl ConnectWorker {
+    fn run(&mut self, job: impl FnOnce() + Send + 'static) -> Result<(), Errno> {
+        let thread = std::thread::Builder::new().stack_size(64 * 1024);
+        if self.busy.swap(true, Ordering::AcqRel) {
+            return thread.spawn(job).map(drop).map_err(|_| Errno::AGAIN);
+        }
+        let mut job: ConnectJob = Box::new(job);
+        if let Some(jobs) = &self.jobs {
+            match jobs.send(job) {
+                Ok(()) => return Ok(()),
+                Err(SendError(back)) => job = back,
+            }
+        }
+        let (jobs, received) = channel::<ConnectJob>();
+        let busy = self.busy.clone();
+        let started = thread.spawn(move || {
+            for job in received {
+                job();
+                busy.store(false, Ordering::Release);
+            }
+        });
+        started.map_err(|_| Errno::AGAIN)?;
+        jobs.send(job).map_err(|_| Errno::AGAIN)?;
+        self.jobs = Some(jobs);
+        Ok(())
+    }
 }
 
 enum ConnectTarget {
