@@ -245,11 +245,13 @@ fn patient_server() -> (u16, Arc<AtomicUsize>) {
 }
 
 /// Makes `sys.argv[2]` connections, waits until `sys.argv[3]` of them are answered, ends
-/// these, and repeats until all were answered.
+/// these, and repeats until all were answered. A bound socket is carried, not handed over.
 const MANY: &str = "
 import select, socket, sys
 port, many, at_a_time = map(int, sys.argv[1:])
-waiting = [socket.create_connection(('127.0.0.1', port)) for _ in range(many)]
+def dial():
+    s = socket.socket(); s.bind(('127.0.0.1', 0)); s.connect(('127.0.0.1', port)); return s
+waiting = [dial() for _ in range(many)]
 while waiting:
     answered = []
     while len(answered) < min(at_a_time, len(waiting)):
