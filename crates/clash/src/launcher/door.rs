@@ -119,7 +119,7 @@ impl DoorService for RoomDoors<'_> {
         let Some(VisitedProgram { program, words, is_of_project }) =
             self.visited_program(&visitor, cwd.as_ref().map(|cwd| cwd.path.as_path()))
         else {
-            return visit.refuse(&visitor, "clash: there is no door of this name\n");
+            return self.refuse_unknown(&visit, &visitor);
         };
         let program = program.as_path();
         let name = program.file_name().and_then(OsStr::to_str).unwrap_or_default();
@@ -190,6 +190,16 @@ impl RoomDoors<'_> {
         let name = self.set.name_at(&program)?;
         let words = judged_words(visitor, &program, name);
         Some(VisitedProgram { program, words, is_of_project: false })
+    }
+
+    /// Refuses a program that is no door, for example a copy of one.
+    fn refuse_unknown(&self, visit: &DoorVisit, visitor: &DoorVisitor) {
+        let words = visitor.arguments.iter().map(|word| word.to_string_lossy().into_owned());
+        let line = command_line(&words.collect::<Vec<_>>());
+        let shown = visitor.callers.iter().map(String::as_str).chain([line.as_str()]);
+        let shown = shown.collect::<Vec<_>>().join(" → ");
+        let _ = self.trace_refusal(&shown, &line, "there is no door of this name");
+        visit.refuse(visitor, "clash: there is no door of this name\n");
     }
 
     /// Adds the refusal of a command to the trace.

@@ -155,7 +155,7 @@ fn no_script_in_a_file_pushes() {
             assert!(!repository.pushed(), "`{form}` pushed: {ran:?}");
             repository.outside("git rebase --abort; git bisect reset; git checkout -qf main");
         }
-        assert!(refused >= 35, "only {refused} of {} forms reached a door", text.lines().count());
+        assert!(refused >= 70, "only {refused} of {} forms reached a door", text.lines().count());
     });
 }
 
@@ -164,7 +164,12 @@ fn an_attempt_to_push_is_in_the_trace_with_its_chain() {
     as_each_user(|m| {
         let m = m.policy(OPEN_REMOTE);
         let repository = Repository::at(&m, m.home().join("remote.git"));
-        let answer = m.bash("make pp");
+        // `cp` copies the door.
+        m.write(
+            "app/Makefile",
+            "pp:\n\tgit push origin main\n\ncopy:\n\tcp /usr/bin/git g; ./g push\n",
+        );
+        let answer = m.bash("make -k pp copy");
         let command = answer.updated.as_ref().and_then(|input| input["command"].as_str()).unwrap();
         let mut run: Command = m.command("bash");
         Ran::of(run.env("CLAUDE_CODE_SESSION_ID", "test-session").args(["-c", command]));
@@ -174,6 +179,11 @@ fn an_attempt_to_push_is_in_the_trace_with_its_chain() {
             what.contains("make → ") && what.contains("git push origin main")
         };
         assert!(m.trace().iter().any(chain), "{:?}", m.trace());
+        let copy = |record: &Value| {
+            let what = record["what"].as_str().unwrap_or_default();
+            what.contains("make → ") && what.ends_with("./g push")
+        };
+        assert!(m.trace().iter().any(copy), "{:?}", m.trace());
     });
 }
 
