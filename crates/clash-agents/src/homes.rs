@@ -34,7 +34,8 @@ const fn directory(path: &'static str, settings: &'static [&'static str]) -> Sta
     StateEntry { path, variable: None, settings, is_file: false }
 }
 
-/// The same, if a variable can name another directory.
+/// A directory with the paths in it that steer the agent, which a variable may move
+/// elsewhere.
 const fn movable_directory(
     path: &'static str,
     variable: &'static str,

@@ -285,8 +285,10 @@ impl PathEffects {
         }
     }
 
-    /// The file rules for the path. If reading and writing differ under a wildcard, only
-    /// the denied part has a rule.
+    /// The file rules for the path, none if it has no effect. One key has one effect: if
+    /// reading is allowed and writing is not, a second spelling of the path has the second
+    /// effect; under a wildcard only the denied part has a rule. If reading is not allowed,
+    /// its effect holds for everything.
     fn rules(self, pattern: &ImportedPath) -> Vec<FileRuleDraft> {
         let rule = |key: KeyDraft, effect: Effect, caps: &str| FileRuleDraft {
             comment: Vec::new(),

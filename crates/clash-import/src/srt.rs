@@ -218,8 +218,9 @@ fn network(
     Ok(())
 }
 
-/// Adds one host. A host that no key expresses is reported; a lost deny counts only if the
-/// default does not deny anyway.
+/// Adds one host. A deny of every host becomes the default. A host that no key expresses, and
+/// an allow of every host, are reported; a lost deny counts only if the default does not deny
+/// anyway.
 fn host(
     text: &str,
     effect: Effect,

@@ -129,8 +129,9 @@ pub fn kept<'a>(
     Ok(by_name.or_else(|| under_link(sandbox, root, &tree, path, needs, context)))
 }
 
-/// The same, but only for the target of a link with a name of the list. A target that the
-/// policy grants by itself does not count.
+/// The persistence path that a use of `path` would change because a link with a name of the
+/// list leads there. Names on the list do not count. `rule` is the rule that allows the use:
+/// a target that it grants by itself does not count either. `None` as in [`kept`].
 pub fn kept_by_link<'a>(
     sandbox: &'a Sandbox,
     rule: Option<usize>,

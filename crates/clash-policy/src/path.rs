@@ -95,7 +95,7 @@ pub trait LinkResolver: std::fmt::Debug {
     /// not exist stays as written.
     fn real(&self, path: &Path) -> PathBuf;
 
-    /// The same, without a copy if the path has no symlink.
+    /// As [`Self::real`], without a copy if the path has no symlink.
     fn follow<'a>(&self, path: Cow<'a, Path>) -> Cow<'a, Path> {
         Cow::Owned(self.real(&path))
     }

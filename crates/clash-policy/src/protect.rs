@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn the_repository_of_a_submodule_is_protected_like_the_projects() {
+    fn a_submodules_repository_is_protected_like_the_projects() {
         let keeps = |path: &str| keeps(&format!("a/.git/modules/{path}"), "w");
         for dir in ["lib", "vendor/lib", "hooks/x"] {
             for name in ["config", "hooks/x", "info/attributes", "objects/info/alternates", "HEAD"]

@@ -147,8 +147,9 @@ impl TmpNames<'_> {
         })
     }
 
-    /// The same for a file tool of the agent, which reaches the host's files too: a read
-    /// means the host's file if the session's directory has none of that name.
+    /// The path in the session's directory that a file tool of the agent means by `path`. It
+    /// reaches the host's files too: a read means the host's file (`None`) if the session's
+    /// directory has none of that name.
     pub(crate) fn meaning_to_tools(&self, path: &Path, needs: FileCaps) -> Option<PathBuf> {
         let moved = self.meaning(path)?;
         let only_on_host = !needs.intersects(FileCaps::CHANGE)

@@ -190,8 +190,9 @@ fn importable(user: &UserContext, project: &Path) -> Vec<PathBuf> {
     ]
 }
 
-/// A line about a change of the user's own settings during a session, if the change
-/// switches clash off.
+/// A line about a change of the user's own settings during a session, if the change switches
+/// clash off: the file is missing or cannot be parsed, a setting works against clash, or an
+/// entry of clash is gone.
 fn off_switch(own: &Path) -> Option<String> {
     let Ok(text) = std::fs::read_to_string(own) else {
         return Some("can no longer be read, and clash is installed there".to_owned());

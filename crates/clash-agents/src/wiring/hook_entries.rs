@@ -238,7 +238,8 @@ pub(crate) fn install(text: &str, wiring: &HookEntries) -> Result<String, Settin
     document.apply(edits)
 }
 
-/// Removes clash's entries from a settings text. A text without them stays the same.
+/// Removes clash's entries from a settings text. A text without them stays the same; one that
+/// clash has made becomes empty. An error if the text is no JSON.
 pub(crate) fn uninstall(text: &str, format: &HookFormat) -> Result<String, SettingsError> {
     if text.trim().is_empty() {
         return Ok(text.to_owned());

@@ -126,7 +126,7 @@ impl SettingsEdit for OneKey {
         Ok(Vec::new())
     }
 
-    /// The value of the key, whoever set it, if it names the program that starts commands.
+    /// The value of the key, also one of the user, if it names the program that starts commands.
     fn launcher(&self, text: &str) -> Result<Option<PathBuf>, SettingsError> {
         let document = self.document(text)?;
         let value = self.find(&document)?.and_then(|(_, value)| value.as_str());

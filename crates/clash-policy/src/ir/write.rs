@@ -309,7 +309,8 @@ fn glob_prefix(glob: &str) -> u32 {
     glob.find(['*', '?']).unwrap_or(glob.len()) as u32
 }
 
-/// The same for a regular expression. A quantifier also covers the character before it.
+/// The length of the plain text at the start of a regular expression. A quantifier also
+/// covers the character before it.
 fn regex_prefix(pattern: &str) -> u32 {
     const SPECIAL: &[char] = &['.', '[', '(', '\\', '|', '^', '$', '*', '+', '?', '{'];
     let at = pattern.find(SPECIAL).unwrap_or(pattern.len());

@@ -321,7 +321,7 @@ fn take(listener: &TcpListener, port: u16, taken: &Arc<TakenConnections>) {
 }
 
 /// Connects to the port and copies both ways until both sides have closed. Resets the taken
-/// connection if nobody listens there.
+/// connection if no process listens there.
 fn join(taken: TcpStream, port: u16) -> io::Result<()> {
     let made = match connect(port) {
         Ok(made) => made,

@@ -58,22 +58,28 @@ impl PlanWorld {
         self.reported(sandbox, host).map(|(plan, _)| plan).map_err(unwrap_no_room)
     }
 
-    fn reported(
-        &self,
-        sandbox: &Sandbox,
-        host: &HostFacts,
-    ) -> Result<(SandboxPlan, PlanReport), PlanError> {
-        let request = PlanRequest {
+    /// The request for this sandbox alone, without needs of the launcher.
+    fn request<'a>(&'a self, sandbox: &'a Sandbox, disk: &'a Disk) -> PlanRequest<'a> {
+        PlanRequest {
             sandbox,
             places: &self.places,
             cage: &self.cage,
-            disk: &Disk::default(),
+            disk,
             extra: &[],
             in_force: &NoOtherSandboxes,
             temporary: self.temporary(),
             caches: None,
             doors: &[],
-        };
+        }
+    }
+
+    fn reported(
+        &self,
+        sandbox: &Sandbox,
+        host: &HostFacts,
+    ) -> Result<(SandboxPlan, PlanReport), PlanError> {
+        let disk = Disk::default();
+        let request = self.request(sandbox, &disk);
         let (plan, report) = plan_with_report(&request, host)?;
         assert_eq!(super::plan(&request, host).ok().as_ref(), Some(&plan));
         Ok((plan, report))
@@ -200,16 +206,10 @@ fn only_a_command_with_its_own_tmp_reports_one() {
     let world = PlanWorld::new();
     let reported = |fs: Vec<FsRule>, rooms: RoomSupport| {
         let sandbox = sandbox(fs);
+        let disk = Disk::default();
         let request = PlanRequest {
-            sandbox: &sandbox,
-            places: &world.places,
-            cage: &world.cage,
-            disk: &Disk::default(),
-            extra: &[],
-            in_force: &NoOtherSandboxes,
             temporary: TemporaryPaths { session: None, host: &world.places.tmp },
-            caches: None,
-            doors: &[],
+            ..world.request(&sandbox, &disk)
         };
         let (_, report) = plan_with_report(&request, &HostFacts { rooms, ..host() }).unwrap();
         let about = |line: &&ReportLine| line.rule.contains("$TMPDIR");
@@ -398,17 +398,8 @@ fn the_launcher_may_reach_inside_the_cage_but_not_over_it() {
     };
     let sandbox = sandbox(vec![]);
     let plan_with = |extra: &[PathGrant]| {
-        let request = PlanRequest {
-            sandbox: &sandbox,
-            places: &world.places,
-            cage: &world.cage,
-            disk: &Disk::default(),
-            extra,
-            in_force: &NoOtherSandboxes,
-            temporary: world.temporary(),
-            caches: None,
-            doors: &[],
-        };
+        let disk = Disk::default();
+        let request = PlanRequest { extra, ..world.request(&sandbox, &disk) };
         plan(&request, &host())
     };
     plan_with(&extra("home/.clash/snapshot")).unwrap();
@@ -424,17 +415,8 @@ fn a_deny_on_what_the_launcher_needs_is_not_overridden() {
         caps: FileCaps::READ,
         why: GrantReason::Launcher,
     }];
-    let request = PlanRequest {
-        sandbox: &sandbox,
-        places: &world.places,
-        cage: &world.cage,
-        disk: &Disk::default(),
-        extra: &extra,
-        in_force: &NoOtherSandboxes,
-        temporary: world.temporary(),
-        caches: None,
-        doors: &[],
-    };
+    let disk = Disk::default();
+    let request = PlanRequest { extra: &extra, ..world.request(&sandbox, &disk) };
     let watch = plan(&request, &host()).unwrap().watch.unwrap();
     assert!(watch.rights.caps(&extra[0].path).is_empty());
 }
@@ -451,17 +433,8 @@ fn a_file_of_the_launcher_that_became_a_link_is_refused() {
         caps: FileCaps::parse("rw").unwrap(),
         why: GrantReason::Launcher,
     }];
-    let request = PlanRequest {
-        sandbox: &sandbox,
-        places: &world.places,
-        cage: &world.cage,
-        disk: &Disk::default(),
-        extra: &extra,
-        in_force: &NoOtherSandboxes,
-        temporary: world.temporary(),
-        caches: None,
-        doors: &[],
-    };
+    let disk = Disk::default();
+    let request = PlanRequest { extra: &extra, ..world.request(&sandbox, &disk) };
     assert!(matches!(plan(&request, &host()), Err(PlanError::Replaced { path }) if path == trap));
 }
 

@@ -153,7 +153,8 @@ impl ScriptParser<'_> {
     }
 }
 
-/// In a declaration the value is not split or globbed.
+/// The part as if it were quoted: in a declaration the value is neither split nor globbed. A
+/// text with `~` or `{` stays, because bash may still expand these.
 fn quoted(part: WordPart) -> WordPart {
     match part {
         WordPart::Text(text) if !text.contains(['~', '{']) => WordPart::Quoted(text),

@@ -34,8 +34,9 @@ impl LaunchContext {
         Self::for_session_named(id.map(name_of).as_deref())
     }
 
-    /// The same, by the name of the session's directory. An unknown name counts as none.
-    /// Fails, with an alarm in the record, if the project's directory was replaced.
+    /// As [`Self::for_session`], by the name of the session's directory. An unknown name
+    /// counts as none. Fails, with an alarm in the record, if the project's directory was
+    /// replaced.
     pub(super) fn for_session_named(name: Option<&str>) -> Result<Self, LauncherError> {
         let dirs = Dirs::from_env()?;
         let session = match name.map(|name| Session::open_named(&dirs, name)) {

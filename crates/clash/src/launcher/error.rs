@@ -98,7 +98,7 @@ impl LauncherError {
     }
 }
 
-/// The exit status of a launch that failed.
+/// Says on standard error why a launch failed, and returns its exit status.
 pub(super) fn status(result: Result<Never, LauncherError>) -> u8 {
     match result {
         Ok(never) => match never {},

@@ -14,7 +14,9 @@ use crate::codex_client::CODEX;
 use crate::gemini_client::GEMINI;
 use crate::support::{Machine, Ran, Who, clash, is_root, program, skipped};
 
-/// Settings of OpenCode and what is made from it.
+/// Writes settings of OpenCode and what is made from it, with the scripted model and one
+/// server of tools. Links the modules that the client would fetch, if `CLASH_TEST_…_MODULES`
+/// names them.
 fn opencode_settings(m: &Machine, name: &str) {
     let lab = server(m);
     let mut line = vec![lab["command"].clone()];

@@ -44,7 +44,10 @@ enum LinkStep {
 }
 
 impl MonitorWorker {
-    /// Makes a symbolic link, if `may_lead` permits its text.
+    /// Makes a symbolic link, if the sandbox may create the name and `may_lead` permits the
+    /// text. A text that names the room's /tmp is written as the session's directory, because
+    /// the link is also followed outside. A link that climbs is noted for the time after its
+    /// removal.
     pub(super) fn symlink(&self, target: &[u8], at: &HeldName) -> ActResult {
         self.check(&at.path, FileCaps::CREATE)?;
         self.no_way_in(&at.path)?;

@@ -378,22 +378,22 @@ fn check(asm: &mut BpfAssembler, exits: &FilterExits, answer: CallAnswer) {
             asm.jump(BpfTest::Equal(u32::MAX), allow, JumpTarget::Next); // only asks
             asm.jump(BpfTest::AnyBit(READ_IMPLIES_EXEC), eperm, allow);
         }
-        CallAnswer::Ioctl => {
-            asm.load(data::low(1));
-            let mut left = TERMINAL_IOCTLS.len() + FILE_IOCTLS.len();
-            for request in TERMINAL_IOCTLS.into_iter().chain(FILE_IOCTLS) {
-                left -= 1;
-                asm.jump(
-                    BpfTest::Equal(request),
-                    eperm,
-                    if left == 0 { allow } else { JumpTarget::Next },
-                );
-            }
-        }
+        CallAnswer::Ioctl => ioctl_request(asm, allow, eperm),
         CallAnswer::SocketpairUnix | CallAnswer::Socketpair => {
             socket_pair(asm, answer == CallAnswer::SocketpairUnix, allow, eacces);
         }
         CallAnswer::Socket { internet, unix } => socket(asm, internet, unix, allow, eacces),
+    }
+}
+
+/// Refuses the requests of `ioctl` that type into a terminal or change a file.
+fn ioctl_request(asm: &mut BpfAssembler, allow: JumpTarget, refuse: JumpTarget) {
+    asm.load(data::low(1));
+    let mut left = TERMINAL_IOCTLS.len() + FILE_IOCTLS.len();
+    for request in TERMINAL_IOCTLS.into_iter().chain(FILE_IOCTLS) {
+        left -= 1;
+        let other = if left == 0 { allow } else { JumpTarget::Next };
+        asm.jump(BpfTest::Equal(request), refuse, other);
     }
 }
 

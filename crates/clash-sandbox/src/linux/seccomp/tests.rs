@@ -348,7 +348,7 @@ fn every_look_at_a_path_is_watched_and_none_at_a_descriptor() {
 }
 
 #[test]
-fn programs_start_without_the_monitor_unless_the_project_has_doors() {
+fn only_doors_of_the_project_send_execve_to_the_monitor() {
     let marked = [0, 0, 0, 0, 0, u64::from(clash_door::EXECUTE_MARK)];
     assert_eq!(ask(WATCHED, libc::SYS_execve, [0; 6]), RET_ALLOW);
     assert_eq!(ask(STARTS, libc::SYS_execve, [0; 6]), RET_USER_NOTIF);

@@ -27,7 +27,7 @@ pub(crate) enum GrantScope {
 /// Adds a right to a sandbox: appends a line to the policy of the scope. Before it writes, it
 /// compiles the new text and checks that the sandbox then has the right, and shows the change
 /// with the usual question. Then makes a missing file or directory of the right. Returns the
-/// exit status; a no of the user is success. Refused inside a sandbox.
+/// exit status. Fails after a no of the user, and inside a sandbox.
 pub(crate) fn allow(
     out: &mut CommandOutput,
     dirs: &Dirs,
