@@ -185,6 +185,31 @@ pub fn shell(data: &[u8]) {
     assert!(seen, "a program is hidden");
 }
 
+/// A settings file in the syntax that the first byte chooses: refused, or a copy with the
+/// same length and lines in which only bytes of secrets differ.
+pub fn masks(data: &[u8]) {
+    use clash_policy::mask::{MaskSyntax, mask};
+    let Some((kind, text)) = data.split_first() else { return };
+    let syntaxes = [
+        MaskSyntax::Ini,
+        MaskSyntax::Properties,
+        MaskSyntax::Yaml,
+        MaskSyntax::BundlerYaml,
+        MaskSyntax::Toml,
+        MaskSyntax::Netrc,
+        MaskSyntax::Xml,
+        MaskSyntax::Json,
+        MaskSyntax::SecretJson,
+    ];
+    let Some(syntax) = syntaxes.get(usize::from(*kind) % syntaxes.len()) else { return };
+    let Ok(masked) = mask(*syntax, text) else { return };
+    assert_eq!(masked.len(), text.len(), "the length differs");
+    for (old, new) in text.iter().zip(&masked) {
+        let is_filled = !old.is_ascii_whitespace() && matches!(new, b'x' | b'1');
+        assert!(old == new || is_filled, "a byte is neither kept nor masked");
+    }
+}
+
 /// Settings of another tool, which the first byte chooses: refused, or a policy that
 /// compiles.
 pub fn imports(data: &[u8]) {

@@ -15,6 +15,7 @@ pub const TARGETS: &[(&str, fn(&[u8]))] = &[
     ("imports", crate::imports),
     ("histories", crate::histories),
     ("syntax", crate::syntax),
+    ("masks", crate::masks),
 ];
 
 fn repository() -> PathBuf {
@@ -36,9 +37,26 @@ pub fn seeds_for(target: &str) -> Vec<Vec<u8>> {
             SETTINGS.iter().map(tagged).collect()
         }
         "histories" => histories(),
+        "masks" => {
+            let tagged = |(kind, text): &(u8, &str)| [&[*kind], text.as_bytes()].concat();
+            MASKED.iter().map(tagged).collect()
+        }
         _ => Vec::new(),
     }
 }
+
+/// Settings files of package managers, after the number of their syntax.
+const MASKED: &[(u8, &str)] = &[
+    (0, "registry=https://u:p@h/\n//h/:_authToken=abc\n[x]\npassword =\n  a\n"),
+    (1, "a.password=b\\\n  c\n\"//h/:_authToken\" \"x\"\n"),
+    (2, "a:\n  npmAuthToken: |\n    b\n  c: {token: 'd', e: f}\n"),
+    (3, "BUNDLE_H__COM: \"u:p\"\n"),
+    (4, "[registries.a]\ntoken = \"\"\"x\ny\"\"\"\nb = { secret = 'z', c = 1 }\n"),
+    (5, "machine h login u password \"a b\"\nmacdef m\nx\n\n"),
+    (6, "<a><server><id>i</id><password>x</password></server><add key='token' value='y'/><!-- <b> --></a>"),
+    (7, "{\"http-basic\": {\"h\": [\"x\", 12, true]}, \"a\": \"b\"}"),
+    (8, "{\"a\": \"b\"}"),
+];
 
 /// Samples of histories that the clients themselves wrote, and one line of a trace.
 fn histories() -> Vec<Vec<u8>> {

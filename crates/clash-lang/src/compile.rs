@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use clash_policy::PolicySpan;
 use clash_policy::rule::{Layer, LayerKind};
+use clash_policy::{PolicySpan, Sandbox};
 use starlark::docs::{DocItem, DocMember};
 use starlark::environment::{FrozenModule, Globals, Module};
 use starlark::eval::{Evaluator, FileLoader};
@@ -115,7 +115,8 @@ impl<'a> ModuleCompiler<'a> {
         self.module(file)?;
         self.imports()?;
         let collected = self.collected;
-        let sandboxes = collected.sandboxes()?;
+        let mut sandboxes = collected.sandboxes()?;
+        sandboxes.iter_mut().for_each(Sandbox::lift_masks);
         let layer = Layer {
             kind,
             origin: file.to_owned(),

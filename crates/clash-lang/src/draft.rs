@@ -2,7 +2,8 @@
 //! set, because `extends` and `update()` fill in the others.
 
 use clash_policy::{
-    Effect, EnvRule, FsRule, NetworkAccess, ProtectSettings, ResourceLimits, Sandbox,
+    Effect, EnvRule, FsRule, NetworkAccess, PathPattern, ProtectSettings, ResourceLimits, Sandbox,
+    WriteTarget,
 };
 
 /// A sandbox, and which of its fields the policy has set.
@@ -64,7 +65,12 @@ impl SandboxDraft {
 /// capabilities.
 fn joined_fs(base: &[FsRule], top: &[FsRule]) -> Vec<FsRule> {
     let replaced = |rule: &FsRule| {
-        top.iter().any(|other| other.pattern == rule.pattern && other.caps.contains(rule.caps))
+        top.iter().any(|other| {
+            let masks = other.writes == WriteTarget::Masked
+                && other.pattern.fixed() == rule.pattern.fixed()
+                && !matches!(rule.pattern, PathPattern::Glob { .. } | PathPattern::Regex { .. });
+            masks || other.pattern == rule.pattern && other.caps.contains(rule.caps)
+        })
     };
     base.iter().filter(|rule| !replaced(rule)).chain(top).cloned().collect()
 }

@@ -52,6 +52,7 @@ impl fmt::Display for EffectValue {
             WriteTarget::InPlace => write!(f, "{}()", self.effect),
             WriteTarget::Session => f.write_str("cow()"),
             WriteTarget::Project => f.write_str("cache()"),
+            WriteTarget::Masked => f.write_str("masked()"),
         }
     }
 }

@@ -319,6 +319,9 @@ pub fn each_by_rules(
             continue;
         }
         let Some(found) = closeness(&rule.pattern, file, context)? else { continue };
+        if rule.writes == WriteTarget::Masked && is_lifted(sandbox, file, context)? {
+            continue;
+        }
         // A deny or ask also covers all paths below a matching directory. An allow
         // covers only paths that the pattern itself matches.
         if found.above && rule.effect == Effect::Allow {
@@ -332,6 +335,24 @@ pub fn each_by_rules(
         }
     }
     Ok(closest.into_iter().map(|(_, verdict)| verdict).collect())
+}
+
+/// True if a rule allows to read the file itself by its own path: then no mask is over it.
+fn is_lifted(
+    sandbox: &Sandbox,
+    file: &FileUse,
+    context: &JudgeContext<'_>,
+) -> Result<bool, PathError> {
+    for rule in &sandbox.fs {
+        let (PathPattern::Subpath { path, .. } | PathPattern::Literal(path)) = &rule.pattern else {
+            continue;
+        };
+        let gives = rule.effect == Effect::Allow && rule.caps.contains(FileCaps::READ);
+        if gives && context.links.follow(context.places.placed(path)?) == file.path {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// The verdict if no rule matches a path: allow in the baseline and in an unrestricted

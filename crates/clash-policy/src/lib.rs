@@ -19,6 +19,7 @@ pub mod effect;
 pub mod fnv;
 pub mod ir;
 pub mod judge;
+pub mod mask;
 pub mod nearest;
 pub mod net;
 pub mod path;

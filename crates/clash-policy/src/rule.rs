@@ -120,6 +120,7 @@ impl SandboxGrant {
     /// Adds these rights to a sandbox.
     pub fn add_to(&self, sandbox: &mut Sandbox) {
         sandbox.fs.extend(self.fs.iter().cloned());
+        sandbox.lift_masks();
         sandbox.protect.except.extend(self.unprotect.iter().cloned());
         if self.net.is_empty() {
             return;

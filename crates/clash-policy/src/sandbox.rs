@@ -51,6 +51,21 @@ impl Sandbox {
             span: PolicySpan::default(),
         }
     }
+
+    /// Drops each mask over a file that another rule allows to read by the same path:
+    /// `allow("r")` for the file itself gives the real one.
+    pub fn lift_masks(&mut self) {
+        let named = |rule: &FsRule| match &rule.pattern {
+            PathPattern::Literal(path) | PathPattern::Subpath { path, .. } => Some(path.clone()),
+            _ => None,
+        };
+        let gives =
+            |rule: &&FsRule| rule.effect == Effect::Allow && rule.caps.contains(FileCaps::READ);
+        let given: Vec<String> = self.fs.iter().filter(gives).filter_map(named).collect();
+        self.fs.retain(|rule| {
+            rule.writes != WriteTarget::Masked || named(rule).is_none_or(|it| !given.contains(&it))
+        });
+    }
 }
 
 /// One line of a sandbox's `fs`.
@@ -70,6 +85,7 @@ impl FsRule {
             WriteTarget::InPlace => self.effect.word(),
             WriteTarget::Session => "cow",
             WriteTarget::Project => "cache",
+            WriteTarget::Masked => "masked",
         }
     }
 }
@@ -85,6 +101,10 @@ pub enum WriteTarget {
     /// `cache()`: in a cache of the project. Commands read the files that the rule
     /// names and the files that earlier commands of the same project wrote.
     Project,
+    /// `masked()`: nowhere. The rule denies the file, and a command reads a copy without its
+    /// secrets instead ([`crate::mask`]). So every reader of rules that does not know masks
+    /// refuses the file.
+    Masked,
 }
 
 /// The paths of a file rule, as written: variables are not expanded.

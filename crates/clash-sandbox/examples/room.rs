@@ -142,6 +142,14 @@ impl RoomOptions {
             "--former-links" => self.cage.former_links = Some(PathBuf::from(value())),
             "--cage" => self.cage.paths.push(PathBuf::from(value())),
             "--show" => self.show = true,
+            "--masked" => {
+                let mut rule = file_rule("--deny-literal", &mut {
+                    let mut values = ["rwcdx".to_owned(), value()].into_iter();
+                    move || values.next().unwrap_or_default()
+                })?;
+                rule.writes = WriteTarget::Masked;
+                sandbox.fs.push(rule);
+            }
             _ => sandbox.fs.push(file_rule(flag, value)?),
         }
         Ok(())

@@ -18,6 +18,7 @@ pub mod cache;
 mod caches;
 mod explain;
 mod grants;
+pub mod masks;
 pub mod nesting;
 mod network;
 mod overlap;
@@ -44,6 +45,7 @@ use crate::disk::Disk;
 use crate::door::{DoorDirectory, PROJECT_DOORS};
 use crate::facts::{Facility, HostFacts};
 use crate::plan::cache::CacheRedirect;
+use crate::plan::masks::MaskedFiles;
 use crate::plan::report::PlanReport;
 use crate::plan::rights::SandboxRights;
 use crate::plan::room::{MountStep, RoomPlan, SharedPorts};
@@ -193,6 +195,8 @@ pub struct WatchPlan {
     /// ([`DoorDirectory::paths`](crate::door::DoorDirectory::paths)). If there are any, each
     /// `execve` is watched.
     pub door_paths: Vec<String>,
+    /// The monitor opens these copies in the place of the files.
+    pub masks: MaskedFiles,
 }
 
 /// The processes in the command's /proc.
@@ -278,8 +282,10 @@ fn make_with_mounts(
     add_default(request, &mut grants);
     let baseline = remaining_baseline(request.disk, &rules, report);
     let crossing = tier::ports_need_room(request, &ports, host)?;
-    let beyond_landlock =
-        crossing || !request.doors.is_empty() || tier::beyond_landlock(request, &rules, &grants);
+    let beyond_landlock = crossing
+        || !request.doors.is_empty()
+        || masks::need_mechanism(&rules, host)
+        || tier::beyond_landlock(request, &rules, &grants);
     let tier = tier::choose_tier(beyond_landlock, host)?;
     if host.root && sandbox.limits.processes.is_some() && group.is_none() {
         check_process_limit_for_root(tier, host)
@@ -290,7 +296,7 @@ fn make_with_mounts(
     let TierParts { room, watch, scratch } = match tier {
         SandboxTier::Direct => TierParts::default(),
         SandboxTier::Watched => plan_watched_tier(&parts, net, report)?,
-        SandboxTier::Room => plan_room_tier(&parts, host, net, ports)?,
+        SandboxTier::Room => plan_room_tier(&parts, host, net, ports, report)?,
     };
     temporary::report_own_tmp(request, room.as_ref(), watch.as_ref(), scratch.as_ref(), report);
     if watch.is_some()
@@ -347,7 +353,8 @@ fn plan_watched_tier(
     let scratch = tier::plan_scratch(request, &rights, report);
     let processes = ProcView::OfTheHost { net: net == NetworkMode::Allow };
     let fixed = drop_rules_about_names(&rights, rules);
-    let sources = MountSources { request, rules, grants, baseline, rights: &fixed };
+    let masks = masks::read_masked_files(rules, &rights, report);
+    let sources = MountSources { request, rules, grants, baseline, rights: &fixed, masks: &masks };
     let sight = Some(tier::plan_visible_paths(&sources));
     let files = request.sandbox.limits.most_files();
     // The kernel cannot tell a process's own entries in /proc from others', so the monitor
@@ -355,7 +362,7 @@ fn plan_watched_tier(
     let former_links = request.cage.former_links.clone();
     let door_paths = Vec::new();
     let watch =
-        WatchPlan { rights, reads: true, processes, files, sight, former_links, door_paths };
+        WatchPlan { rights, reads: true, processes, files, sight, former_links, door_paths, masks };
     Ok(TierParts { room: None, watch: Some(watch), scratch })
 }
 
@@ -366,11 +373,13 @@ fn plan_room_tier(
     host: &HostFacts,
     net: NetworkMode,
     ports: SharedPorts,
+    report: &mut PlanReport,
 ) -> Result<TierParts, PlanError> {
     let PlanParts { request, rules, grants, baseline } = *parts;
     let rights = collect_rights(request, rules, grants, baseline)?;
     let fixed = drop_rules_about_names(&rights, rules);
-    let sources = MountSources { request, rules, grants, baseline, rights: &fixed };
+    let masks = &masks::read_masked_files(rules, &rights, report);
+    let sources = MountSources { request, rules, grants, baseline, rights: &fixed, masks };
     let (mut room, unreadable) = view::plan_room(&sources, host, net == NetworkMode::Deny, ports);
     let rights = temporary::repeat_tmp_rules(rights, request, &room);
     let watch = watch_beyond_mounts(&sources, host, rights, &room, unreadable);
@@ -444,6 +453,7 @@ fn watch_beyond_mounts(
         processes,
         files,
         sight,
+        masks: sources.masks.clone(),
         former_links,
         door_paths,
     })

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use clash_policy::protect;
-use clash_policy::{Effect, FileCaps, NetworkAccess, Sandbox};
+use clash_policy::{Effect, FileCaps, FsRule, NetworkAccess, Sandbox, WriteTarget};
 
 use crate::trace::{BlockEvidence, BlockKind, BlockedAccess, RefusingPart, TraceRecord};
 
@@ -156,6 +156,26 @@ pub(crate) fn file_block(
     facts
 }
 
+/// The block of a file whose secrets a command needed: it saw a masked copy, and the server
+/// asked for a password.
+pub(crate) fn mask_block(sandbox: &Sandbox, rule: &FsRule, path: &Path, home: &Path) -> BlockFacts {
+    let what = shorten(path, home);
+    let quoted = quoted_path(&what);
+    BlockFacts {
+        kind: BlockKind::File,
+        needs: "read".to_owned(),
+        sandbox: sandbox.name.clone(),
+        rule: rule.span.to_string(),
+        why: "commands read a copy without tokens and passwords, and a server asked for them"
+            .to_owned(),
+        nearby: String::new(),
+        grant: Some(format!("clash sandbox allow {} r {quoted}", sandbox.name)),
+        request: Some(format!("clash request --read {quoted}")),
+        is_by_rule: false,
+        what,
+    }
+}
+
 /// The rule of the sandbox that denies a path by its pattern.
 fn denying_rule<'a>(
     sandbox: &'a Sandbox,
@@ -163,12 +183,13 @@ fn denying_rule<'a>(
     needs: FileCaps,
     project: &Path,
     home: &Path,
-) -> Option<&'a clash_policy::FsRule> {
+) -> Option<&'a FsRule> {
     let expand = |text: &str| {
         text.replace("$PWD", &project.to_string_lossy()).replace("$HOME", &home.to_string_lossy())
     };
     let denies = sandbox.fs.iter().filter(|rule| {
         rule.effect == Effect::Deny
+            && rule.writes != WriteTarget::Masked
             && rule.caps.intersects(needs)
             && path.starts_with(expand(rule.pattern.fixed()))
     });

@@ -8,12 +8,13 @@
 use std::path::{Path, PathBuf};
 
 use clash_policy::judge::judge;
+use clash_policy::mask::{MAX_MASKED_BYTES, MaskSyntax, mask};
 use clash_policy::{
     Effect, FileCaps, FileUse, FsRule, JudgeContext, NetworkAccess, Sandbox, WriteTarget,
 };
 use clash_sandbox::disk::Disk;
 
-use crate::blocks::{BlockFacts, file_block, host_block};
+use crate::blocks::{BlockFacts, file_block, host_block, mask_block};
 use crate::dirs::Dirs;
 use crate::trace::BlockKind;
 
@@ -42,6 +43,23 @@ const FIRST_HIDDEN: usize = 6;
 /// The message of programs that create more files than the sandbox's limit.
 const QUOTA: &str = "disk quota exceeded";
 
+/// Words of a server that asks for a password, in lower case.
+const UNAUTHORIZED: [&str; 13] = [
+    "e401",
+    "e403",
+    "401 ",
+    "401:",
+    "403 forbidden",
+    "403 client error",
+    "got 401",
+    "got 403",
+    "unauthorized",
+    "not authorized",
+    "authentication is required",
+    "authentication required",
+    "bad username or password",
+];
+
 const NETWORK: [&str; 9] = [
     "could not resolve host",
     "temporary failure in name resolution",
@@ -57,7 +75,8 @@ const NETWORK: [&str; 9] = [
 /// True if the output has an error message that a sandbox can cause.
 pub(crate) fn is_suspicious(output: &str) -> bool {
     let lower = output.to_ascii_lowercase();
-    let mut said = REFUSALS.iter().chain(&NETWORK).chain([&QUOTA, &"connection refused"]);
+    let mut said =
+        REFUSALS.iter().chain(&UNAUTHORIZED).chain(&NETWORK).chain([&QUOTA, &"connection refused"]);
     said.any(|said| lower.contains(said))
 }
 
@@ -69,6 +88,8 @@ pub(crate) struct EndedCommand<'a> {
     pub(crate) cwd: &'a Path,
     pub(crate) sandbox: &'a Sandbox,
     pub(crate) script: &'a str,
+    /// True if it ended with an error.
+    pub(crate) failed: bool,
 }
 
 /// The blocks that the output shows, the last one first.
@@ -82,14 +103,41 @@ pub(crate) fn blocks_in(place: &EndedCommand<'_>, output: &str) -> Vec<BlockFact
             .or_else(|| blocked_path(place, line))
             .or_else(|| blocked_network(place.sandbox, line))
             .or_else(|| blocked_files(place.sandbox, line));
-        if let Some(block) = block.filter(|block| !found.contains(block)) {
-            found.push(block);
+        let masked =
+            if block.is_none() && place.failed { masked_secrets(place, line) } else { Vec::new() };
+        for block in block.into_iter().chain(masked) {
+            if !found.contains(&block) {
+                found.push(block);
+            }
         }
         if found.len() >= MAX_FOUND {
             break;
         }
     }
     found
+}
+
+/// The settings files with secrets of which the command saw copies, if a line is about a
+/// server that asks for a password.
+fn masked_secrets(place: &EndedCommand<'_>, line: &str) -> Vec<BlockFacts> {
+    let lower = line.to_ascii_lowercase();
+    if !UNAUTHORIZED.iter().any(|said| lower.contains(said)) {
+        return Vec::new();
+    }
+    let disk = Disk::default();
+    let places = place.dirs.places_unseen(place.project, &disk);
+    let masks = place.sandbox.fs.iter().filter(|rule| rule.writes == WriteTarget::Masked);
+    let hidden = masks.filter_map(|rule| {
+        let path = places.expand(rule.pattern.fixed()).ok()?;
+        let syntax = MaskSyntax::of_path(rule.pattern.fixed())?;
+        let is_small = std::fs::metadata(&path)
+            .is_ok_and(|meta| meta.is_file() && meta.len() <= MAX_MASKED_BYTES as u64);
+        let text = is_small.then(|| std::fs::read(&path).ok()).flatten()?;
+        // A file without a secret is not the cause.
+        let has_secret = mask(syntax, &text).map_or(true, |masked| masked != text);
+        has_secret.then(|| mask_block(place.sandbox, rule, &path, &place.dirs.home))
+    });
+    hidden.collect()
 }
 
 /// A block of the limit of files, if the line speaks of a quota and the sandbox has such a

@@ -1,4 +1,4 @@
-//! `allow`, `deny`, `ask`, `cow`, `cache` and the names of common capabilities.
+//! `allow`, `deny`, `ask`, `cow`, `cache`, `masked` and the names of common capabilities.
 #![expect(clippy::too_many_arguments, reason = "they are the keyword arguments of the language")]
 
 use clash_policy::{Effect, FileCaps, WriteTarget};
@@ -130,5 +130,13 @@ pub(super) fn names(builder: &mut GlobalsBuilder) {
     fn cache<'v>(eval: &mut Evaluator<'v, '_, '_>) -> starlark::Result<EffectValue> {
         let allow = EffectValue::bare(Effect::Allow, &span_here(eval));
         Ok(EffectValue { writes: WriteTarget::Project, ..allow })
+    }
+
+    /// Inside `fs`, for the settings file of a package manager: commands read a copy in
+    /// which tokens and passwords are replaced, and never the file itself. A rule
+    /// `allow("r")` for the same path gives the file.
+    fn masked<'v>(eval: &mut Evaluator<'v, '_, '_>) -> starlark::Result<EffectValue> {
+        let deny = EffectValue::bare(Effect::Deny, &span_here(eval));
+        Ok(EffectValue { writes: WriteTarget::Masked, ..deny })
     }
 }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use clash_policy::rule::SandboxGrant;
-use clash_policy::{Effect, NetworkAccess, ProtectSettings, Sandbox};
+use clash_policy::{Effect, FsRule, NetworkAccess, ProtectSettings, Sandbox, WriteTarget};
 use starlark::environment::{GlobalsBuilder, MethodsBuilder};
 use starlark::eval::Evaluator;
 use starlark::starlark_module;
@@ -168,7 +168,9 @@ pub(super) fn names(builder: &mut GlobalsBuilder) {
     ) -> starlark::Result<NoneType> {
         let (span, collected) = (span_here(eval), CollectedPolicy::from_evaluator(eval)?);
         let rules = lower::fs_rules(fs, &span)?;
-        if let Some(wide) = rules.iter().find(|rule| rule.effect == Effect::Allow) {
+        let widens =
+            |rule: &&FsRule| rule.effect == Effect::Allow || rule.writes == WriteTarget::Masked;
+        if let Some(wide) = rules.iter().find(widens) {
             return Err(LanguageError::new("everywhere() cannot allow anything")
                 .hint("give the right to the sandboxes that need it")
                 .at(&wide.span)

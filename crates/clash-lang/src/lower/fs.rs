@@ -1,5 +1,6 @@
 //! The file rules of a sandbox, from dicts of paths and effects.
 
+use clash_policy::mask::{MaskSyntax, known_names};
 use clash_policy::{Effect, FileCaps, FsRule, PathPattern, PolicySpan, WriteTarget};
 use starlark::values::Value;
 use starlark::values::dict::DictRef;
@@ -105,9 +106,33 @@ fn entry(
                 .at(&span)
                 .hint("write the directory as a plain path: \"$HOME/.cache/x\": cache()"));
         }
+        let pattern = match writes {
+            WriteTarget::Masked => masked_file(pattern, &span)?,
+            _ => pattern,
+        };
         rules.push(FsRule { pattern, effect, caps, writes, span });
     }
     Ok(())
+}
+
+/// The pattern of one file that clash can mask. A name that it does not know is an error:
+/// only the name tells which texts are secrets.
+fn masked_file(pattern: PathPattern, span: &PolicySpan) -> LanguageResult<PathPattern> {
+    let (PathPattern::Subpath { path, follow_worktrees: false } | PathPattern::Literal(path)) =
+        pattern
+    else {
+        return Err(LanguageError::new("masked() is for a single file")
+            .at(span)
+            .hint("write the file as a plain path: \"$HOME/.npmrc\": masked()"));
+    };
+    if MaskSyntax::of_path(&path).is_none() {
+        let known: Vec<&str> = known_names().collect();
+        return Err(LanguageError::new(format!("clash cannot mask `{path}`"))
+            .at(span)
+            .hint(format!("it can mask {}", known.join(", ")))
+            .near(path));
+    }
+    Ok(PathPattern::Literal(path))
 }
 
 /// The path of a key that has a dict of further paths as its value. Only a plain path can.

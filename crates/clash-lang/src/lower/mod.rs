@@ -48,6 +48,10 @@ pub(crate) fn effect(value: Value<'_>, place: &PolicySpan) -> LanguageResult<Eff
             let writes = if text == "cow" { WriteTarget::Session } else { WriteTarget::Project };
             Ok(EffectValue { writes, ..EffectValue::bare(Effect::Allow, place) })
         }
+        None if is_function && text == "masked" => {
+            let deny = EffectValue::bare(Effect::Deny, place);
+            Ok(EffectValue { writes: WriteTarget::Masked, ..deny })
+        }
         None => Err(not_an_effect(value)),
     }
 }

@@ -182,6 +182,7 @@ impl BlobCodec for WriteTarget {
             Self::InPlace => 0,
             Self::Session => 1,
             Self::Project => 2,
+            Self::Masked => 3,
         };
         code.write(out);
     }
@@ -190,6 +191,7 @@ impl BlobCodec for WriteTarget {
             0 => Ok(Self::InPlace),
             1 => Ok(Self::Session),
             2 => Ok(Self::Project),
+            3 => Ok(Self::Masked),
             _ => Err(IrError::Damaged),
         }
     }

@@ -31,7 +31,7 @@ pub use read_edge::{EdgeMatcher, EdgeRef};
 pub use write::encode;
 
 /// Raised with every change of the layout or of the meaning of a field.
-pub const IMAGE_VERSION: u32 = 6;
+pub const IMAGE_VERSION: u32 = 7;
 
 const MAGIC: &[u8; 8] = b"clashIR\0";
 const HEADER: usize = 32;

@@ -420,7 +420,9 @@ pub(crate) fn grant_own_places(
             MountStep::Doors { at, .. } => {
                 grant(at, rights_of_caps(FileCaps::READ.union(FileCaps::EXECUTE), true, false))?;
             }
-            MountStep::Resolver { at } => grant(at, rights_of_caps(FileCaps::READ, false, false))?,
+            MountStep::Resolver { at } | MountStep::Masked { at, .. } => {
+                grant(at, rights_of_caps(FileCaps::READ, false, false))?
+            }
             MountStep::Devices => {
                 grant(Path::new("/dev/shm"), scratch & !EXECUTE)?;
                 grant(

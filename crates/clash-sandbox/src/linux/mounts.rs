@@ -203,7 +203,8 @@ impl MountTree {
                 copy_tree(from, *access).and_then(|tree| attach(&tree, &self.root, relative(at)))
             }
             MountStep::Point { at, file } => self.make_point(at, *file),
-            MountStep::Resolver { at } => self.mount_resolver(at),
+            MountStep::Resolver { at } => self.mount_text(at, resolver_text().as_bytes(), 0o444),
+            MountStep::Masked { at, text } => self.mount_text(at, text, 0o400),
             MountStep::Bind { path, access } => self.mount_host_tree(path, *access),
             MountStep::Cache { path, own, caps, overlay } => {
                 self.mount_cache(path, own, *caps, *overlay)
@@ -428,14 +429,18 @@ impl MountTree {
         attach_to(&tree, &place)
     }
 
-    /// Attaches the devices and pseudo-terminals that [`RoomParts::make`] could not.
-    /// Shows the room's resolver in the place of the host's.
-    fn mount_resolver(&mut self, at: &Path) -> MountResult<()> {
+    /// Mounts a file of the room with this text over a path; does nothing if the room does
+    /// not show it.
+    fn mount_text(&mut self, at: &Path, text: &[u8], mode: u32) -> MountResult<()> {
         let Some(place) = self.open_if_shown(at)? else { return Ok(()) };
         let own = self.next_cover();
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
-        let file = openat(&self.root, &own, flags, Mode::from_raw_mode(0o444))?;
-        rustix::io::write(&file, resolver_text().as_bytes())?;
+        let file = openat(&self.root, &own, flags, Mode::from_raw_mode(mode))?;
+        let mut rest = text;
+        while !rest.is_empty() {
+            let written = rustix::io::write(&file, rest)?;
+            rest = rest.get(written..).unwrap_or_default();
+        }
         drop(file);
         let tree = clone_tree(&self.root, &own)?;
         set_access(&tree, MountAccess { write: false, execute: false })?;

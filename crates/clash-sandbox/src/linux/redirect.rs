@@ -7,10 +7,12 @@ use std::io::{self, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
+use clash_policy::mask::MaskSyntax;
 use clash_policy::{Effect, FileCaps, FsRule, PathPattern, PolicySpan, WriteTarget};
 
 use crate::launch::command::LaunchCommand;
 use crate::plan::cache::CacheRedirect;
+use crate::plan::masks::copy_without_secrets;
 use crate::plan::sight::TreeVisibility;
 use crate::plan::{GrantReason, PathGrant, SandboxPlan};
 
@@ -22,7 +24,10 @@ pub(crate) fn add_redirects(
 ) -> (SandboxPlan, LaunchCommand) {
     let (mut plan, mut command) = (plan.clone(), command.clone());
     for redirect in std::mem::take(&mut plan.redirects) {
-        if !make_directory(&redirect) {
+        let is_readable = |file: &Path| {
+            plan.watch.as_ref().is_some_and(|it| it.rights.permits(file, FileCaps::READ))
+        };
+        if !make_directory(&redirect, &is_readable) {
             continue;
         }
         let grant = PathGrant {
@@ -56,16 +61,27 @@ fn allow_rule(redirect: &CacheRedirect) -> Option<FsRule> {
     })
 }
 
-/// Makes the directory and copies the carried files anew. Returns false if the directory
-/// cannot be made; a file that cannot be copied is left out.
-fn make_directory(redirect: &CacheRedirect) -> bool {
+/// Makes the directory and copies the carried files anew, without their secrets unless the
+/// command may read the file itself. Returns false if the directory cannot be made; a file
+/// that cannot be copied is left out.
+fn make_directory(redirect: &CacheRedirect, is_readable: &dyn Fn(&Path) -> bool) -> bool {
     let made = DirBuilder::new().recursive(true).mode(0o700).create(&redirect.to);
     for file in &redirect.carried {
         let Some(copy) = file.file_name().map(|name| redirect.to.join(name)) else { continue };
         let _ = fs::remove_file(&copy);
-        let _ = fs::read(file).and_then(|bytes| write_new_file(&copy, &bytes));
+        let text = match MaskSyntax::of_path(&known_path(redirect, file)) {
+            Some(syntax) if !is_readable(file) => copy_without_secrets(file, syntax).ok(),
+            _ => fs::read(file).ok(),
+        };
+        let _ = text.map(|text| write_new_file(&copy, &text));
     }
     made.is_ok()
+}
+
+/// The path of a carried file as a policy writes it: `$CARGO_HOME/config.toml`.
+fn known_path(redirect: &CacheRedirect, file: &Path) -> String {
+    let name = file.file_name().unwrap_or_default().to_string_lossy();
+    format!("${}/{name}", redirect.variable)
 }
 
 /// Writes a file that must not exist: a link, which another command of the project may have

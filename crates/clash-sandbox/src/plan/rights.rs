@@ -15,7 +15,7 @@ use clash_policy::judge::{
 };
 use clash_policy::path::{LinkResolver, NoLinks, PathError, is_below};
 use clash_policy::protect::{self, KeepMode, PersistencePath, REPOSITORY};
-use clash_policy::{Effect, FileCaps, FileUse, PolicyPlaces, Sandbox};
+use clash_policy::{Effect, FileCaps, FileUse, FsRule, PolicyPlaces, Sandbox};
 
 use crate::caseless::folded;
 use crate::plan::{GrantReason, PathGrant};
@@ -269,6 +269,11 @@ impl SandboxRights {
         each_by_rules(&self.sandbox, &file, &self.world()).unwrap_or_default()
     }
 
+    /// The rule that decides about one of these rights at a path. `None` if none does.
+    pub(crate) fn deciding_rule(&self, path: &Path, needs: FileCaps) -> Option<&FsRule> {
+        self.sandbox.fs.get(self.rule_of(path, needs)?)
+    }
+
     /// The index of the first rule that decides about one of these rights at a path.
     fn rule_of(&self, path: &Path, needs: FileCaps) -> Option<usize> {
         self.verdicts(path, needs).iter().find_map(|verdict| verdict.rule)
@@ -346,7 +351,7 @@ mod tests {
     use super::*;
 
     fn rights() -> SandboxRights {
-        use clash_policy::{FsRule, PathPattern, PolicySpan, WriteTarget};
+        use clash_policy::{PathPattern, PolicySpan, WriteTarget};
         let rule = |path: &str, effect, caps| FsRule {
             pattern: PathPattern::Subpath { path: path.to_owned(), follow_worktrees: false },
             effect,

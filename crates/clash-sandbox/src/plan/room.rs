@@ -7,6 +7,7 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use clash_policy::path::is_below;
 use clash_policy::{FileCaps, NetworkAccess};
@@ -139,6 +140,8 @@ pub enum MountStep {
     Cover { path: PathBuf, file: bool, shows: Vec<CoveredPlace> },
     /// A file with the address of the room's resolver over the host's `at`.
     Resolver { at: PathBuf },
+    /// A file with this text over the host's `at`: a copy without secrets.
+    Masked { at: PathBuf, text: Arc<[u8]> },
     /// The harmless devices, and the room's own pseudo-terminals and shared memory, on
     /// /dev.
     Devices,
@@ -202,6 +205,7 @@ impl fmt::Display for MountStep {
                 shows.iter().try_for_each(|shown| write!(f, " {}", shown.below.display()))
             }
             Self::Resolver { at } => write!(f, "resolver {}", at.display()),
+            Self::Masked { at, .. } => write!(f, "masked copy {}", at.display()),
             Self::Devices => f.write_str("devices"),
             Self::Processes { maps: false } => f.write_str("processes"),
             Self::Processes { maps: true } => f.write_str("processes, writable"),

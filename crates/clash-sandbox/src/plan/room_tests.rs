@@ -285,7 +285,7 @@ proptest! {
         let grants = grants_of_allow_rules(&resolved, None, &mut PlanReport::default());
         let rights = collect_rights(&request, &resolved, &grants, &[]).unwrap();
         let (request, rules, grants) = (&request, &resolved, &grants);
-        let sources = MountSources { request, rules, grants, baseline: &[], rights: &rights };
+        let sources = MountSources { request, rules, grants, baseline: &[], rights: &rights, masks: &MaskedFiles::new() };
         let judged = Judged { places, cwd: &places.project, links: disk, baseline: &[], cage: &[], lent: None };
         for path in paths {
             let path = places.expand(path).unwrap();

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use clash_policy::path::LinkResolver;
 use clash_policy::{Effect, FileCaps, FsRule, PathPattern};
 
+use super::masks::{MaskedFiles, is_masked};
 use super::overlap::RuleRegion;
 use super::{PlanError, PlanRequest};
 use crate::disk::Disk;
@@ -70,7 +71,9 @@ impl ResolvedRule<'_> {
         // On the same path the stricter rule wins, for each right.
         let narrowed = rules
             .iter()
-            .filter(|r| r.rule.effect != Effect::Allow && r.real == self.real)
+            // A mask gives way to a rule that allows the file itself.
+            .filter(|r| r.rule.effect != Effect::Allow && !is_masked(r.rule))
+            .filter(|r| r.real == self.real)
             .filter(|r| match r.region() {
                 RuleRegion::Below => true,
                 RuleRegion::Exactly => self.found == FoundPath::Other,
@@ -109,10 +112,16 @@ pub(super) fn resolve_rules<'a>(
     Ok(rules)
 }
 
-/// The links on the way of the allow rules, from the written to the real path.
-pub(super) fn links_of(rules: &[ResolvedRule<'_>], disk: &Disk) -> Vec<PathBuf> {
+/// The links on the way of the allow rules and of masked files, from the written to the real path.
+pub(super) fn links_of(
+    rules: &[ResolvedRule<'_>],
+    disk: &Disk,
+    masks: &MaskedFiles,
+) -> Vec<PathBuf> {
     let linked = |rule: &&ResolvedRule<'_>| {
-        rule.rule.effect == Effect::Allow && rule.written.as_os_str() != rule.real.as_os_str()
+        let is_shown = rule.rule.effect == Effect::Allow
+            || is_masked(rule.rule) && masks.contains_key(&rule.real);
+        is_shown && rule.written.as_os_str() != rule.real.as_os_str()
     };
     rules.iter().filter(linked).flat_map(|rule| disk.links_on(&rule.written).0).collect()
 }

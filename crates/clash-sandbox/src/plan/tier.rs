@@ -184,8 +184,10 @@ pub(super) fn plan_visible_paths(sources: &MountSources<'_>) -> VisiblePaths {
     let own = [Path::new("/tmp"), Path::new("/var/tmp"), &temporary, &places.home];
     let links = LINKS.map(Path::new).into_iter().filter(|path| path.is_symlink());
     own.into_iter().chain(links).for_each(|path| sight.show_way(path));
-    let of_rules = links_of(sources.rules, sources.request.disk);
+    let of_rules = links_of(sources.rules, sources.request.disk, sources.masks);
     of_rules.iter().for_each(|path| sight.show_way(path));
+    let masked = sources.masks.keys();
+    masked.for_each(|path| sight.set_tree(path, TreeVisibility::ReadOnly));
     sight
 }
 

@@ -28,6 +28,7 @@ use crate::baseline::{BaselineEntry, LINKED};
 use crate::disk::Disk;
 use crate::facts::{HostFacts, RoomSupport};
 use crate::plan::cache::{directory_of, is_cache};
+use crate::plan::masks::MaskedFiles;
 use crate::plan::rights::SandboxRights;
 use crate::plan::room::{
     CoveredPlace, MountAccess, MountStep, RoomInterior, RoomPlan, SharedPorts,
@@ -41,6 +42,7 @@ pub(super) struct MountSources<'a> {
     pub(super) baseline: &'a [(&'static BaselineEntry, FileCaps)],
     /// Without the rules about names.
     pub(super) rights: &'a SandboxRights,
+    pub(super) masks: &'a MaskedFiles,
 }
 
 /// A path at which the rights may change.
@@ -318,7 +320,7 @@ impl<'a> MountPlanner<'a> {
     /// Repeats links of the user on the way of a rule, for example `~/.cargo`, which leads to
     /// `/data/cargo`. Only where no tree of the host shows them.
     fn add_links_of_rules(&mut self) {
-        for at in links_of(self.sources.rules, self.sources.request.disk) {
+        for at in links_of(self.sources.rules, self.sources.request.disk, self.sources.masks) {
             let (Some(dir), Ok(to)) = (at.parent(), fs::read_link(&at)) else { continue };
             if !self.skeleton_has(&at) && self.sources.caps(dir, false).is_empty() {
                 self.add_directory(dir);
@@ -375,6 +377,13 @@ impl<'a> MountPlanner<'a> {
         let caps = self.sources.caps(path, mark.file);
         let shape = self.shape_of(path, caps);
         self.note_sockets(path, mark, shape);
+        if let Some(text) = self.sources.masks.get(path) {
+            if around == MountShape::Hidden {
+                self.add_mount_point(path, true);
+            }
+            self.steps.push(MountStep::Masked { at: path.to_path_buf(), text: text.clone() });
+            return;
+        }
         if self.is_returned(path, mark) {
             self.returned.push(path.to_path_buf());
             return;

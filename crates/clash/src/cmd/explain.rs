@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use clap::Subcommand;
 use clash_policy::decide::{Decision, DecisionCause, DecisionPart, SandboxJudgement};
 use clash_policy::rule::LayerKind;
-use clash_policy::{Action, Effect, NetworkAccess, ResourceLimits, Sandbox, ToolInput};
+use clash_policy::{
+    Action, Effect, NetworkAccess, ResourceLimits, Sandbox, ToolInput, WriteTarget,
+};
 use serde_json::{Value, json};
 
 use super::show_json::sandbox_json;
@@ -204,7 +206,11 @@ pub(super) fn print_sandbox(out: &mut CommandOutput, sandbox: &Sandbox) -> std::
         sandbox.span
     ))?;
     for rule in &sandbox.fs {
-        out.line(format!("  {:<5} {:<5}  {}", rule.word(), rule.caps.to_string(), rule.pattern))?;
+        let caps = match rule.writes {
+            WriteTarget::Masked => "r, without secrets".to_owned(),
+            _ => rule.caps.to_string(),
+        };
+        out.line(format!("  {:<5} {caps:<5}  {}", rule.word(), rule.pattern))?;
     }
     out.line("  allow rx     the system's programs and libraries")?;
     let happens = match sandbox.default {

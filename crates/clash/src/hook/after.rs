@@ -107,7 +107,14 @@ impl HookCall<'_> {
         let action = Action::script(self.agent.name, &self.message.mode, script);
         let sandbox = self.decide(&action).ok()?.sandbox?;
         let (project, cwd) = (&self.session.project, Path::new(&self.message.cwd));
-        let place = EndedCommand { dirs: self.dirs, project, cwd, sandbox: &sandbox, script };
+        let place = EndedCommand {
+            dirs: self.dirs,
+            project,
+            cwd,
+            sandbox: &sandbox,
+            script,
+            failed: has_failed,
+        };
         let known = self.traced_blocks();
         let is_known = |block: &BlockFacts| {
             let mut whats = known.iter().filter_map(|it| it.block.as_ref());

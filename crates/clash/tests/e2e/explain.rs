@@ -119,8 +119,8 @@ fn sandboxes_can_be_looked_at() {
       cache rwcdx  $CARGO_HOME/registry/**
       cache rwcdx  $CARGO_HOME/git/**
       allow rx     $CARGO_HOME/bin/**
-      allow r      $CARGO_HOME/config.toml
-      allow r      $CARGO_HOME/config
+      masked r, without secrets  $CARGO_HOME/config.toml
+      masked r, without secrets  $CARGO_HOME/config
       allow rx     $RUSTUP_HOME/**
       cache rwcdx  $SCCACHE_DIR/**
       allow rx     the system's programs and libraries

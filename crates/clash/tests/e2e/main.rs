@@ -36,6 +36,7 @@ mod install;
 mod install_agents;
 mod link_race;
 mod managed;
+mod masks;
 mod persistence;
 mod picture;
 mod planted;

@@ -145,7 +145,8 @@ fn project_with_secrets(it: &Everyday, who: Who) -> Machine {
     m.write(".ssh/id_ed25519", SECRET);
     m.write(".npmrc", &format!("//registry.test/:_authToken={SECRET}\n"));
     m.write(".cargo/credentials.toml", SECRET);
-    m.write(".m2/settings.xml", &format!("<settings><!-- {SECRET} --></settings>"));
+    let server = format!("<server><id>corp</id><password>{SECRET}</password></server>");
+    m.write(".m2/settings.xml", &format!("<settings><servers>{server}</servers></settings>"));
     m.write("other/file", SECRET);
     m.write(".config/pypoetry/auth.toml", SECRET);
     m

@@ -6,7 +6,10 @@ use std::path::Path;
 use std::sync::{Arc, MutexGuard, PoisonError};
 
 use clash_policy::FileCaps;
-use rustix::fs::{FileType, Mode, OFlags, Stat, fcntl_setfl, fstat, openat};
+use rustix::fs::{
+    FileType, MemfdFlags, Mode, OFlags, SealFlags, Stat, fcntl_add_seals, fcntl_setfl, fstat,
+    memfd_create, openat,
+};
 use rustix::io::Errno;
 use rustix::process::umask;
 
@@ -201,6 +204,11 @@ impl MonitorWorker {
             let made = openat(&self.shared.held, itself(&object), flags, mode);
             return made.map(OpenState::Done);
         }
+        if request.only_reads()
+            && let Some(text) = self.watch.masks.get(path)
+        {
+            return self.open_masked(text, request).map(OpenState::Done);
+        }
         if let Err(refusal) = self.check(path, request.needs()) {
             let draft = self.draft_of_script(path, &object, meta, request);
             return draft.map(OpenState::Done).ok_or(refusal);
@@ -211,6 +219,24 @@ impl MonitorWorker {
             return Err(Errno::ACCESS);
         }
         self.open_checked(object, meta, request)
+    }
+
+    /// A file in memory with the text of a masked copy, open for reading alone. It cannot be
+    /// changed, not even under its name in /proc, and not be executed.
+    fn open_masked(&self, text: &[u8], request: &OpenRequest) -> Result<OwnedFd, Errno> {
+        if request.has(libc::O_DIRECTORY) {
+            return Err(Errno::NOTDIR);
+        }
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::NOEXEC_SEAL | MemfdFlags::ALLOW_SEALING;
+        let file = memfd_create("masked", flags)?;
+        let mut rest = text;
+        while !rest.is_empty() {
+            let written = rustix::io::write(&file, rest)?;
+            rest = rest.get(written..).unwrap_or_default();
+        }
+        let seals = SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
+        fcntl_add_seals(&file, seals)?;
+        openat(&self.shared.held, itself(&file), request.open_flags(), Mode::empty())
     }
 
     /// Opens an object that the rules permit. An object whose opening may block, for example
@@ -286,6 +312,10 @@ impl OpenRequest {
 
     fn writes(&self) -> bool {
         self.flags & (libc::O_ACCMODE | libc::O_TRUNC | libc::O_CREAT) != 0
+    }
+
+    fn only_reads(&self) -> bool {
+        !self.writes() && self.flags & libc::O_PATH == 0
     }
 
     /// True if the program writes the whole file, and the descriptor stays its own.
