@@ -215,8 +215,9 @@ fn read(path: &Path) -> Option<ApprovalSlip> {
     serde_json::from_slice(&fs::read(path).ok()?).ok()
 }
 
-/// Removes the slip for a launcher. Of two launchers that try, only one succeeds. A slip of
-/// unknown age has expired.
+/// Removes the slip for a launcher. True if this launcher removed it, false if it was not
+/// there: of two launchers that try, only one succeeds. An old slip, and one of unknown age,
+/// has expired; it is removed too.
 fn claim(path: &Path) -> Result<bool, ApprovalError> {
     let age = fs::metadata(path)
         .and_then(|meta| meta.modified())

@@ -305,7 +305,7 @@ struct CommandObserver<'a> {
     each: &'a mut dyn FnMut(Observed),
 }
 
-/// The next waiting call; `None` if its caller has ended.
+/// The next waiting call; `None` if its caller has ended or a signal came instead.
 fn next_call(listener: &OwnedFd) -> Result<Option<SeccompNotice>, Errno> {
     match sys::next_notice(listener) {
         Ok(notice) => Ok(Some(notice)),

@@ -58,7 +58,8 @@ pub(crate) fn judge_submodule_list(old: &str, new: &str) -> Result<(), String> {
     })
 }
 
-/// Fails with the first setting that is added or removed and not harmless.
+/// Fails with the first setting that is added or removed and not harmless, and also if either
+/// text is not certainly understood or settings that stay have another order.
 fn judge_each(
     old: &str,
     new: &str,

@@ -260,7 +260,8 @@ impl LaunchContext {
         env
     }
 
-    /// The agent of ssh, if the sandbox wants it and a room can have it.
+    /// The agent of ssh, if the sandbox wants it and a room can have it: starts the filter
+    /// process. Says on standard error why a wanted agent is not lent.
     fn lend_agent(&self, script: &str, sandbox: &Sandbox, host: &HostFacts) -> Option<LentAgent> {
         if !ssh_agent::is_wanted(sandbox, script, &self.project, &self.dirs) {
             return None;

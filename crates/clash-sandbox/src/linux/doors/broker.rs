@@ -132,8 +132,8 @@ struct VisitFollower {
 
 /// Receives visits until the launcher ends, and starts a process for each that answers it.
 /// Drops a visit if [`MAX_OPEN_DOORS`] are open. A process has one visit at a time: a new one
-/// ends the earlier one, so that no process can fill the broker with visits. At the end kills these processes, and waits
-/// for everything behind the doors.
+/// ends the earlier one, so that no process can fill the broker with visits. At the end kills
+/// these processes, and waits for everything behind the doors.
 fn serve(visits: &OwnedFd, service: &dyn DoorService, kept: ProcessTable) {
     // Signals to the process group are for the command. The end of the launcher closes the
     // socket.
