@@ -29,6 +29,29 @@ pub struct DoorVisit {
     /// end.
     pub(crate) process: OwnedFd,
     pub(crate) pid: i32,
+    /// The rooms that are kept for further commands.
+    #[cfg(target_os = "linux")]
+    pub(crate) rooms: crate::linux::doors::KeptRooms,
+}
+
+#[cfg(target_os = "linux")]
+pub use crate::linux::doors::{KeepOffer, KeptRoom};
+
+/// A command for a kept room. It gets the rest from its visitor.
+#[derive(Debug)]
+pub struct KeptCommand {
+    pub program: OsString,
+    /// The name under which the visitor was started.
+    pub name: OsString,
+    pub args: Vec<OsString>,
+    /// Complete and already scrubbed.
+    pub env: Vec<(OsString, OsString)>,
+    /// The working directory in the room.
+    pub cwd: PathBuf,
+    /// The file of the program, if the room has a door in its place.
+    pub file: Option<OwnedFd>,
+    /// The text of the record, if processes of the command outlive it.
+    pub shown: String,
 }
 
 /// Facts about a visitor.
@@ -108,5 +131,60 @@ impl DoorVisit {
 
     pub fn refuse(&self, _: &DoorVisitor, _: &str) {}
 
-    pub fn follow(self, _: DoorVisitor, _: &std::path::Path, _: impl FnOnce(&DoorVisitor)) {}
+    pub fn follow(
+        self,
+        _: DoorVisitor,
+        _: &std::path::Path,
+        _: impl FnOnce(&DoorVisitor, Option<KeepOffer>),
+    ) {
+    }
+
+    pub fn claim_room(&mut self, _: u64) -> Option<KeptRoom> {
+        None
+    }
+
+    pub fn run_in(
+        &self,
+        _: KeptRoom,
+        visitor: DoorVisitor,
+        _: &KeptCommand,
+    ) -> Option<DoorVisitor> {
+        Some(visitor)
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+impl DoorVisitor {
+    pub fn may_share_room(&self) -> bool {
+        false
+    }
+}
+
+/// Rooms exist on Linux only.
+#[cfg(not(target_os = "linux"))]
+#[derive(Debug)]
+pub struct KeepOffer;
+
+#[cfg(not(target_os = "linux"))]
+impl KeepOffer {
+    pub fn with_tag(self, _: u64) -> Self {
+        self
+    }
+
+    pub fn with_seal(self, _: u64) -> Self {
+        self
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+#[derive(Debug)]
+pub struct KeptRoom;
+
+#[cfg(not(target_os = "linux"))]
+impl KeptRoom {
+    pub fn seal(&self) -> u64 {
+        0
+    }
+
+    pub fn retire(self) {}
 }

@@ -11,6 +11,8 @@
 //! the error and exit.
 
 #[cfg(target_os = "linux")]
+mod again;
+#[cfg(target_os = "linux")]
 mod attend;
 pub(crate) mod command;
 #[cfg(target_os = "linux")]
@@ -41,7 +43,7 @@ pub use command::{CommandOfDoor, LaunchCommand};
 pub use error::LaunchError;
 pub use phase::LaunchPhase;
 
-use crate::door::DoorService;
+use crate::door::{DoorService, KeepOffer};
 use crate::gate::GateService;
 use crate::plan::SandboxPlan;
 use crate::room_ledger::RoomLedger;
@@ -122,11 +124,14 @@ pub struct LaunchServices<'a> {
     /// Records the room if it outlives its command. Without a ledger, the room ends with
     /// its command.
     pub ledger: Option<Arc<dyn RoomLedger>>,
+    /// The broker's offer to keep the room of a command behind a door.
+    pub keep: Option<&'a KeepOffer>,
 }
 
 impl std::fmt::Debug for LaunchServices<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let given = [self.doors.is_some(), self.gate.is_some(), self.ledger.is_some()];
+        let given =
+            [self.doors.is_some(), self.gate.is_some(), self.ledger.is_some(), self.keep.is_some()];
         f.debug_tuple("LaunchServices").field(&given).finish()
     }
 }

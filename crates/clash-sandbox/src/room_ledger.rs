@@ -15,6 +15,9 @@ pub trait RoomLedger: Send + Sync {
 
     /// Removes the record.
     fn leave(&self);
+
+    /// The room has another command than at the beginning.
+    fn rename(&self, _command: &str) {}
 }
 
 /// A room that outlives its command.

@@ -31,6 +31,9 @@ pub enum ObservedEnd {
 pub trait CommandWitness: Send + Sync {
     fn refused(&self, access: &RefusedAccess);
     fn ended(&self, end: ObservedEnd);
+
+    /// The room has another command, which this process started.
+    fn renew(&self, _starter: u32) {}
 }
 
 static WITNESS: RwLock<Option<Arc<dyn CommandWitness>>> = RwLock::new(None);
@@ -52,6 +55,12 @@ fn witness() -> Option<Arc<dyn CommandWitness>> {
 pub(crate) fn refused(access: &RefusedAccess) {
     if let Some(witness) = witness() {
         witness.refused(access);
+    }
+}
+
+pub(crate) fn renew(starter: u32) {
+    if let Some(witness) = witness() {
+        witness.renew(starter);
     }
 }
 

@@ -1,18 +1,22 @@
 //! Runs the phases of a launch in their order.
 
+use std::cell::RefCell;
 use std::convert::Infallible;
 use std::ffi::c_long;
 
+use super::again::KeptLauncher;
+use super::attend::StartedCommand;
 use super::helper::HelperProcess;
 use super::prepare::{LaunchRequest, ParentParts};
 use super::{
-    LaunchCommand, LaunchError, LaunchServices, attend, connect, isolate, mount, prepare, restrict,
-    spawn,
+    LaunchCommand, LaunchError, LaunchServices, again, attend, connect, isolate, mount, prepare,
+    restrict, spawn,
 };
 use crate::linux::bpf::BpfInstruction;
+use crate::linux::doors::KeptPlace;
 use crate::linux::landlock::{LandlockRuleset, PendingGrants};
 use crate::linux::stdio::StandardStreams;
-use crate::linux::supervise::{KeeperLine, KeeperOffer};
+use crate::linux::supervise::{AttendedEnd, AttendedRoom, KeeperLine, KeeperOffer};
 use crate::linux::target::ExecTarget;
 use crate::plan::SandboxPlan;
 use crate::plan::room::{MountStep, RoomInterior, RoomPlan};
@@ -87,7 +91,13 @@ pub(super) fn run(
     connect::connect(&parent, ports.as_ref(), &filling)?;
     let keeper = spawn::start_keeper(&parent, ports, cgroup, process.scratch)?;
     let keeper = keeper.with_outputs(process.outputs).with_doors(broker);
-    let settings = spawn::CommandSettings { cwd: &cwd, numbers: numbers.as_ref() };
+    let diagnosis = attend::diagnosis(plan);
+    let offer = services.keep.filter(|_| again::may_keep(plan)).zip(line.as_ref());
+    let condition = RefCell::new(None);
+    let when_settled =
+        || *condition.borrow_mut() = offer.and_then(|(_, line)| again::condition(plan, line));
+    let numbers = numbers.as_ref();
+    let settings = spawn::CommandSettings { cwd: &cwd, numbers, when_settled: &when_settled };
     let mut listener: c_long = 0;
     let started =
         spawn::spawn(&parent, &keeper, settings, tree.as_mut(), &isolated.mask, &mut listener);
@@ -97,7 +107,31 @@ pub(super) fn run(
     let given = request.command.door.as_ref().map_or(&[][..], |door| &door.descriptors);
     let heir = line.as_ref().map(|line| KeeperOffer { line, given });
     let (stdio, monitor) = (&isolated.stdio, isolated.monitor);
-    Err(attend::attend(plan, keeper, stdio, command, monitor, listener, heir))
+    let started = StartedCommand {
+        pid: command,
+        listener,
+        monitor,
+        diagnosis: diagnosis.clone(),
+        stdio,
+        heir,
+    };
+    // The room is registered at the last moment, when nothing is in its way.
+    let (mut condition, place) = (condition.take(), RefCell::new(None));
+    let is_kept = || {
+        *place.borrow_mut() = offer.filter(|_| condition.is_some()).and_then(|it| it.0.register());
+        place.borrow().is_some()
+    };
+    match attend::attend(plan, AttendedRoom { keeper, is_kept: &is_kept }, started) {
+        AttendedEnd::Failed(error) => Err(error),
+        AttendedEnd::Free(keeper, end) => match (offer, place.take(), condition.take()) {
+            (Some((_, line)), Some(place), Some(condition)) => {
+                let condition = condition.with_sockets(KeptPlace::SOCKETS);
+                KeptLauncher { launch, line, place, condition, diagnosis, given }
+                    .serve(keeper, &end)
+            }
+            _ => end.repeat(),
+        },
+    }
 }
 
 impl<'a> ParentContext<'a> {

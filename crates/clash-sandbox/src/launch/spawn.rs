@@ -38,6 +38,8 @@ pub(super) struct CommandSettings<'a> {
     pub(super) cwd: &'a CString,
     /// The host's settings of process numbers, and the limit.
     pub(super) numbers: Option<&'a (OwnedFd, u64)>,
+    /// Runs when the room is complete, just before the command's process restricts itself.
+    pub(super) when_settled: &'a dyn Fn(),
 }
 
 /// Starts the command's process, which shares this process's memory and descriptors until
@@ -62,7 +64,10 @@ pub(super) fn spawn(
         };
         let cgroup = keeper.group.as_ref();
         failure = Some(match settle(parent, settings, tree.as_deref_mut(), cgroup) {
-            Ok(()) => restrict::become_command(parent.launch, listener, release_signals),
+            Ok(()) => {
+                (settings.when_settled)();
+                restrict::become_command(parent.launch, listener, release_signals)
+            }
             Err(error) => error,
         });
     });

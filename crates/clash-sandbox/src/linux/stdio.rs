@@ -91,6 +91,11 @@ pub(crate) struct InheritedStdio {
 }
 
 impl InheritedStdio {
+    /// Nothing to restore.
+    pub(crate) fn none() -> Self {
+        Self { input: None, terminal: None, returned: Vec::new() }
+    }
+
     /// Without a room: opens the input file again for reading only, if it is also open for
     /// writing. Remembers no terminal settings.
     pub(crate) fn guard_roomless(streams: &StandardStreams) -> Self {

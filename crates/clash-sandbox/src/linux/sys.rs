@@ -453,6 +453,12 @@ pub(crate) fn die_with_parent() -> io::Result<()> {
         .map(drop)
 }
 
+/// Lets the calling process outlive its parent.
+pub(crate) fn outlive_parent() -> io::Result<()> {
+    // SAFETY: takes integers.
+    check(c_long::from(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, 0, 0, 0, 0) })).map(drop)
+}
+
 /// Prevents a second core file when this process dies by the command's signal.
 pub(crate) fn no_core_dump() {
     let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };

@@ -2,14 +2,16 @@
 
 use std::cell::RefCell;
 use std::ffi::OsString;
+use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 use std::io::Write;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 
 use clash_policy::decide::{SandboxMix, default_sandbox_name};
 use clash_policy::{FileCaps, JudgeContext, PolicyPlaces, ProcessLifetime, Sandbox, steering};
 use clash_sandbox::disk::Disk;
-use clash_sandbox::door::{DoorDirectory, DoorService};
+use clash_sandbox::door::{DoorDirectory, DoorService, KeepOffer, KeptCommand};
 use clash_sandbox::facts::{HostFacts, RoomSupport};
 use clash_sandbox::gate::GateService;
 use clash_sandbox::host::{self, HostRecord};
@@ -42,6 +44,30 @@ struct RoomAdditions<'a> {
     doors: &'a [DoorDirectory],
 }
 
+/// The environment of a launch before its sandbox removes secrets, and a door's offer.
+pub(super) struct GivenParts<'a> {
+    environment: Vec<(OsString, OsString)>,
+    /// The offer to keep the room, and the key of seals.
+    keep: Option<(KeepOffer, &'a RandomState)>,
+}
+
+impl GivenParts<'_> {
+    /// The variables of this process, and no offer.
+    pub(super) fn own() -> Self {
+        Self { environment: env::all().collect(), keep: None }
+    }
+}
+
+/// A planned room and the variables of its command.
+struct PreparedRoom {
+    plan: SandboxPlan,
+    env: Vec<(OsString, OsString)>,
+    agent: Option<LentAgent>,
+    /// The sandbox without rights that a lent agent rules out.
+    narrowed: Option<Sandbox>,
+    tmp: Option<HeldTmp>,
+}
+
 impl LaunchContext {
     /// Plans the sandbox of a command behind a door, with doors of its own, and becomes the
     /// command.
@@ -51,6 +77,7 @@ impl LaunchContext {
         sandbox: &Sandbox,
         command: &RequestedCommand<'_>,
         environment: Vec<(OsString, OsString)>,
+        keep: Option<KeepOffer>,
     ) -> Result<Never, LauncherError> {
         let (answers, mode) = (outer.named.clone(), outer.mode.clone());
         let doors = self.doors(outer.policy, sandbox, None, answers, mode, outer.depth + 1)?;
@@ -67,7 +94,8 @@ impl LaunchContext {
             },
         })?;
         let command = RequestedCommand { file: file.map(Arc::new), ..command.clone() };
-        self.confine(None, sandbox, &[], &command, doors.as_ref(), environment)
+        let given = GivenParts { environment, keep: keep.map(|offer| (offer, &outer.seal_key)) };
+        self.confine(None, sandbox, &[], &command, doors.as_ref(), given)
     }
 
     /// The doors of a room, made anew if they are out of date ([`DoorSet::prepare`]). `None`
@@ -103,11 +131,12 @@ impl LaunchContext {
             mode,
             depth,
             is_push: false,
+            seal_key: RandomState::new(),
         }))
     }
 
     /// Plans the sandbox, records the launch, and becomes the command in it. Without `host`, the
-    /// facts are those of this machine. The command gets the variables of `environment` that the
+    /// facts are those of this machine. The command gets the given variables that the
     /// sandbox does not hold back. An unrestricted sandbox is not planned. Returns only on
     /// failure.
     pub(super) fn confine(
@@ -117,7 +146,7 @@ impl LaunchContext {
         extra: &[PathGrant],
         command: &RequestedCommand<'_>,
         doors: Option<&RoomDoors<'_>>,
-        environment: Vec<(OsString, OsString)>,
+        given: GivenParts<'_>,
     ) -> Result<Never, LauncherError> {
         if sandbox.unrestricted {
             return self.launch_unconfined(&sandbox.name, command);
@@ -130,10 +159,52 @@ impl LaunchContext {
             None => self.start_ahead(sandbox),
         };
         let doors = doors.map(|doors| doors.on_host(&host)).transpose()?.flatten();
+        let prepared =
+            self.prepare(sandbox, extra, command.script, doors, host, given.environment)?;
         // Held until the command has ended: this process stays until then.
+        let PreparedRoom { plan, mut env, agent, narrowed, tmp: _tmp } = prepared;
+        let sandbox = narrowed.as_ref().unwrap_or(sandbox);
+        let is_gated = plan.room.as_ref().is_some_and(|room| room.ports.gate.is_some());
+        if is_gated {
+            GateLedger::name_proxy(&mut env);
+        }
+        let gate = is_gated.then(|| GateLedger::new(self, sandbox, command));
+        self.trace(TraceEvent::Launch, command.shown, None, Some(&sandbox.name))?;
+        witness::set(self.witness(sandbox)?);
+        let ledger = command.may_detach.then(|| self.ledger(sandbox, command.shown)).flatten();
+        let keep = given.keep.filter(|_| agent.is_none());
+        let keep = keep.map(|(offer, key)| offer.with_seal(seal_of(key, &plan)));
+        let command = launch::LaunchCommand {
+            program: command.program.to_owned(),
+            args: command.args.to_vec(),
+            env,
+            cwd: None,
+            door: command.door.clone(),
+            file: command.file.clone(),
+        };
+        let services = LaunchServices {
+            doors: doors.map(|doors| doors as &dyn DoorService),
+            ledger,
+            gate: gate.as_ref().map(|gate| gate as &dyn GateService),
+            keep: keep.as_ref(),
+        };
+        let error = launch::run_with_services(&plan, &command, ahead, services);
+        Err(LauncherError::Launch { sandbox: sandbox.name.clone(), error })
+    }
+
+    /// Plans the sandbox of a command for this host, and collects the command's variables.
+    fn prepare(
+        &self,
+        sandbox: &Sandbox,
+        extra: &[PathGrant],
+        script: &str,
+        doors: Option<&RoomDoors<'_>>,
+        host: HostFacts,
+        environment: Vec<(OsString, OsString)>,
+    ) -> Result<PreparedRoom, LauncherError> {
         let tmp = self.hold_tmp(sandbox)?;
         let disk = host.disk();
-        let agent = self.lend_agent(command.script, sandbox, &host);
+        let agent = self.lend_agent(script, sandbox, &host);
         let narrowed = agent.as_ref().map(|_| ssh_agent::without_shared_tmp(sandbox));
         let sandbox = narrowed.as_ref().unwrap_or(sandbox);
         let mut extra = extra.to_vec();
@@ -161,29 +232,50 @@ impl LaunchContext {
                 }
             }
         }
-        let is_gated = plan.room.as_ref().is_some_and(|room| room.ports.gate.is_some());
-        if is_gated {
-            GateLedger::name_proxy(&mut env);
+        Ok(PreparedRoom { plan, env, agent, narrowed, tmp })
+    }
+
+    /// Plans a command behind a door once more, for a room that is kept. The seal of the plan
+    /// tells whether the room still has this plan: a file that a rule denies may exist by now,
+    /// or a granted one may be another. Records the launch if the seal is the expected one;
+    /// `None` otherwise.
+    pub(super) fn prepare_for_kept_room(
+        &self,
+        outer: &RoomDoors<'_>,
+        sandbox: &Sandbox,
+        command: &RequestedCommand<'_>,
+        environment: Vec<(OsString, OsString)>,
+        expected: u64,
+    ) -> Result<Option<KeptCommand>, LauncherError> {
+        let Some(door) = &command.door else { return Ok(None) };
+        let (answers, mode) = (outer.named.clone(), outer.mode.clone());
+        let doors = self.doors(outer.policy, sandbox, None, answers, mode, outer.depth + 1)?;
+        let host = HostRecord::read(&self.dirs.host_record()).facts();
+        let inner = doors.as_ref().map(|doors| doors.on_host(&host)).transpose()?.flatten();
+        let script = command.script;
+        let PreparedRoom { plan, env, agent, tmp: _tmp, .. } =
+            self.prepare(sandbox, &[], script, inner, host, environment)?;
+        if agent.is_some() || seal_of(&outer.seal_key, &plan) != expected {
+            return Ok(None);
         }
-        let gate = is_gated.then(|| GateLedger::new(self, sandbox, command));
+        let program = Path::new(command.program);
+        let has_door = inner.is_some_and(|doors| doors.set.name_at(program).is_some());
+        let Ok(file) = has_door.then(|| real_file(program)).transpose() else { return Ok(None) };
         self.trace(TraceEvent::Launch, command.shown, None, Some(&sandbox.name))?;
-        witness::set(self.witness(sandbox)?);
-        let ledger = command.may_detach.then(|| self.ledger(sandbox, command.shown)).flatten();
-        let command = launch::LaunchCommand {
+        Ok(Some(KeptCommand {
             program: command.program.to_owned(),
+            name: door.name.clone(),
             args: command.args.to_vec(),
             env,
-            cwd: None,
-            door: command.door.clone(),
-            file: command.file.clone(),
-        };
-        let services = LaunchServices {
-            doors: doors.map(|doors| doors as &dyn DoorService),
-            ledger,
-            gate: gate.as_ref().map(|gate| gate as &dyn GateService),
-        };
-        let error = launch::run_with_services(&plan, &command, ahead, services);
-        Err(LauncherError::Launch { sandbox: sandbox.name.clone(), error })
+            cwd: door.cwd.clone(),
+            file,
+            shown: command.shown.to_owned(),
+        }))
+    }
+
+    /// True if every launch in this sandbox gets parts of its own, such as an agent of ssh.
+    pub(super) fn has_own_parts(&self, sandbox: &Sandbox, script: &str) -> bool {
+        ssh_agent::is_wanted(sandbox, script, &self.project, &self.dirs)
     }
 
     /// The ledger of rooms. `None` if the room ends with its command, by its policy or
@@ -326,6 +418,33 @@ impl LaunchContext {
 fn is_in_room_of_root() -> bool {
     let first = std::fs::read("/proc/1/comm").unwrap_or_default();
     first.starts_with(b"clash") && rustix::process::geteuid().is_root()
+}
+
+/// A number that tells this plan from others: its text, and the files that its paths lead to
+/// now. No command knows the key.
+fn seal_of(key: &RandomState, plan: &SandboxPlan) -> u64 {
+    struct HashedText<'a, H: Hasher>(&'a mut H);
+    impl<H: Hasher> std::fmt::Write for HashedText<'_, H> {
+        fn write_str(&mut self, text: &str) -> std::fmt::Result {
+            self.0.write(text.as_bytes());
+            Ok(())
+        }
+    }
+    let mut seal = key.build_hasher();
+    let _ = std::fmt::write(&mut HashedText(&mut seal), format_args!("{plan:?}"));
+    let steps = plan.room.iter().flat_map(|room| &room.steps);
+    let shown = steps.filter_map(|step| match step {
+        MountStep::Bind { path, .. } | MountStep::Rebind { path, .. } => Some(path),
+        MountStep::Cover { path, .. } => Some(path),
+        MountStep::Show { from, .. } => Some(from),
+        MountStep::Doors { doors, .. } => Some(doors),
+        _ => None,
+    });
+    for path in plan.grants.iter().map(|grant| &grant.path).chain(shown) {
+        let identity = path.symlink_metadata().map(|meta| (meta.dev(), meta.ino()));
+        identity.ok().hash(&mut seal);
+    }
+    seal.finish()
 }
 
 /// The directories with doors: in the place of programs, or on the search path if there is

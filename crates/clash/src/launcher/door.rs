@@ -7,6 +7,7 @@
 
 use std::cell::RefCell;
 use std::ffi::{OsStr, OsString};
+use std::hash::{BuildHasher, RandomState};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -17,7 +18,7 @@ use clash_policy::judge::judge;
 use clash_policy::steering::{self, SandboxWidening};
 use clash_policy::{Action, Effect, FileCaps, FileUse, JudgeContext, Sandbox};
 use clash_sandbox::disk::Disk;
-use clash_sandbox::door::{DoorService, DoorVisit, DoorVisitor};
+use clash_sandbox::door::{DoorService, DoorVisit, DoorVisitor, KeepOffer};
 use clash_sandbox::facts::{Facility, HostFacts};
 use clash_sandbox::launch::CommandOfDoor;
 use clash_shell::{ShellWord, command_line, is_steering_variable, program_name};
@@ -75,6 +76,8 @@ pub(super) struct RoomDoors<'a> {
     /// True if the room runs `git push` and nothing else. git then starts its own programs
     /// that push, which the policy judges like `git push`.
     pub(super) is_push: bool,
+    /// The key of the seals of kept rooms.
+    pub(super) seal_key: RandomState,
 }
 
 /// A directory with doors, as a room shows it.
@@ -112,7 +115,7 @@ enum DoorAnswer {
 impl DoorService for RoomDoors<'_> {
     /// Answers one visit: refuses it, lets the command run in the room, or launches it in its
     /// own sandbox.
-    fn open(&self, visit: DoorVisit) {
+    fn open(&self, mut visit: DoorVisit) {
         // The visitor sees that its socket closes, and says so.
         let Ok(visitor) = visit.read() else { return };
         let cwd = self.host_directory(&visitor);
@@ -164,7 +167,13 @@ impl DoorService for RoomDoors<'_> {
                     line: &line,
                     shown: &shown,
                 };
-                visit.follow(visitor, &cwd.path, |visitor| launch.run(visitor));
+                let tag = launch.tag(&visitor);
+                let left = launch.run_in_kept_room(&mut visit, visitor, tag, &cwd.path);
+                let Some(visitor) = left else { return };
+                visit.follow(visitor, &cwd.path, |visitor, offer| {
+                    let offer = offer.zip(tag).map(|(offer, tag)| offer.with_tag(tag));
+                    launch.run(visitor, offer);
+                });
             }
         }
     }
@@ -486,12 +495,50 @@ struct DoorLaunch<'a> {
 }
 
 impl DoorLaunch<'_> {
-    /// Becomes the command: restricts this process to the sandbox of the command's rule and
-    /// executes the program with the visitor's descriptors above 2. Returns only on failure,
-    /// after a message on standard error. Refuses if the working directory is no longer the
-    /// visitor's.
-    fn run(&self, visitor: &DoorVisitor) {
-        let Some((_, args)) = visitor.arguments.split_first() else { return };
+    /// The kept rooms that the command could use; `None` if it needs a room of its own. The
+    /// seal of a room then tells whether the rest is the same too.
+    fn tag(&self, visitor: &DoorVisitor) -> Option<u64> {
+        let has_own = || self.doors.context.has_own_parts(self.sandbox, self.line);
+        if !visitor.may_share_room() || self.sandbox.unrestricted || has_own() {
+            return None;
+        }
+        let same = (&self.sandbox.name, is_push(self.line), visitor.limits());
+        Some(self.doors.seal_key.hash_one(same))
+    }
+
+    /// Runs the command in a kept room with this tag. Gives the visitor back if there is none:
+    /// then nothing of the command has run. A room whose plan differs by now is ended.
+    fn run_in_kept_room(
+        &self,
+        visit: &mut DoorVisit,
+        visitor: DoorVisitor,
+        tag: Option<u64>,
+        cwd: &Path,
+    ) -> Option<DoorVisitor> {
+        let room = tag.and_then(|tag| visit.claim_room(tag));
+        let Some(room) = room.filter(|_| self.is_in(cwd)) else { return Some(visitor) };
+        let Some(command) = self.command(&visitor) else { return Some(visitor) };
+        let (doors, environment) = (self.doors, self.environment(&visitor));
+        let context = doors.context;
+        let prepared =
+            context.prepare_for_kept_room(doors, self.sandbox, &command, environment, room.seal());
+        match prepared {
+            Ok(Some(command)) => visit.run_in(room, visitor, &command),
+            // A new room reports the error.
+            Ok(None) | Err(_) => {
+                room.retire();
+                Some(visitor)
+            }
+        }
+    }
+
+    /// True if this directory is still the visitor's working directory.
+    fn is_in(&self, cwd: &Path) -> bool {
+        self.identity.is_none() || identity_of(cwd) == self.identity
+    }
+
+    fn command<'b>(&'b self, visitor: &'b DoorVisitor) -> Option<RequestedCommand<'b>> {
+        let (_, args) = visitor.arguments.split_first()?;
         let door = CommandOfDoor {
             name: self.name.clone(),
             cwd: visitor.working_directory.clone(),
@@ -502,7 +549,7 @@ impl DoorLaunch<'_> {
                 .filter(|fd| *fd > 2)
                 .collect(),
         };
-        let command = RequestedCommand {
+        Some(RequestedCommand {
             script: self.line,
             shown: self.shown,
             program: self.program.as_os_str(),
@@ -510,15 +557,19 @@ impl DoorLaunch<'_> {
             file: None,
             door: Some(door),
             may_detach: true,
-        };
-        let is_elsewhere = self.identity.is_some() && identity_of(Path::new(".")) != self.identity;
-        let error = if is_elsewhere {
+        })
+    }
+
+    /// Becomes the command. Returns only on failure.
+    fn run(&self, visitor: &DoorVisitor, keep: Option<KeepOffer>) {
+        let Some(command) = self.command(visitor) else { return };
+        let error = if !self.is_in(Path::new(".")) {
             LauncherError::Refused("the working directory was replaced".to_owned())
         } else {
             let environment = self.environment(visitor);
             let (doors, sandbox) = (self.doors, self.sandbox);
             let Err(error) =
-                doors.context.confine_behind_door(doors, sandbox, &command, environment);
+                doors.context.confine_behind_door(doors, sandbox, &command, environment, keep);
             error
         };
         super::report(&error);

@@ -10,6 +10,7 @@ use clash_sandbox::facts::HostFacts;
 use clash_sandbox::launch;
 use clash_shell::command_line;
 
+use super::confine::GivenParts;
 use super::context::LaunchContext;
 use super::error::status;
 use super::refuse_hostile_settings;
@@ -73,7 +74,7 @@ pub(crate) fn launch_in_named(
         // This entry is for trying a sandbox out.
         let command =
             RequestedCommand { may_detach: false, ..RequestedCommand::new("", program, args) };
-        context.confine(host, &sandbox, &[], &command, None, env::all().collect())
+        context.confine(host, &sandbox, &[], &command, None, GivenParts::own())
     };
     status(run())
 }

@@ -46,8 +46,8 @@ use clash_sandbox::launch::CommandOfDoor;
 use clash_sandbox::plan::PathGrant;
 
 use crate::approval::ApprovalSlip;
-use crate::env;
 use clash_agents::Agent;
+use confine::GivenParts;
 use context::LaunchContext;
 use named_commands::NamedCommands;
 
@@ -140,7 +140,7 @@ impl LaunchContext {
         let doors = self.doors(&policy, &room, mix.as_ref(), answers, mode, 0)?;
         let is_push = door::is_push(command.script);
         let doors = doors.map(|doors| door::RoomDoors { is_push, ..doors });
-        self.confine(None, &room, &extra()?, command, doors.as_ref(), env::all().collect())
+        self.confine(None, &room, &extra()?, command, doors.as_ref(), GivenParts::own())
     }
 
     /// Takes the approval of a script from the session; `None` if the source has none. Fails

@@ -18,8 +18,6 @@ use crate::trace::{
 const MAX_TRACED_REFUSALS: usize = 200;
 
 struct TraceWitness {
-    /// The fields that all records have.
-    record: TraceRecord,
     sandbox: Sandbox,
     project: PathBuf,
     home: PathBuf,
@@ -27,6 +25,8 @@ struct TraceWitness {
 }
 
 struct WitnessState {
+    /// The fields that all records have.
+    record: TraceRecord,
     writer: TraceWriter,
     seen: HashSet<(PathBuf, FileCaps)>,
     /// Records that could not be written at once.
@@ -46,9 +46,8 @@ impl LaunchContext {
             sandbox: Some(sandbox.name.clone()),
             ..self.new_record(session, TraceEvent::End)
         };
-        let state = WitnessState { writer, seen: HashSet::new(), waiting: Vec::new() };
+        let state = WitnessState { record, writer, seen: HashSet::new(), waiting: Vec::new() };
         Ok(Some(Arc::new(TraceWitness {
-            record,
             sandbox: sandbox.clone(),
             project: self.project.clone(),
             home: self.dirs.home.clone(),
@@ -57,7 +56,7 @@ impl LaunchContext {
     }
 }
 
-impl TraceWitness {
+impl WitnessState {
     fn now(&self, event: TraceEvent) -> TraceRecord {
         TraceRecord { event, time: TraceRecord::of_event(event).time, ..self.record.clone() }
     }
@@ -85,8 +84,14 @@ impl CommandWitness for TraceWitness {
         let block =
             file_block(&self.sandbox, &access.path, access.needs, &self.project, &self.home);
         let record =
-            block.record(self.now(TraceEvent::Block), RefusingPart::Monitor, BlockEvidence::Seen);
+            block.record(state.now(TraceEvent::Block), RefusingPart::Monitor, BlockEvidence::Seen);
         state.write(record);
+    }
+
+    fn renew(&self, starter: u32) {
+        let Ok(mut state) = self.state.lock() else { return };
+        state.record.pid = Some(starter);
+        state.seen.clear();
     }
 
     /// Records what waits, and the end of the command.
@@ -95,7 +100,7 @@ impl CommandWitness for TraceWitness {
         for record in std::mem::take(&mut state.waiting) {
             state.write(record);
         }
-        let record = self.now(TraceEvent::End);
+        let record = state.now(TraceEvent::End);
         let record = match end {
             ObservedEnd::Exit(status) => TraceRecord { status: Some(status), ..record },
             ObservedEnd::Signal(signal) => TraceRecord { signal: Some(signal), ..record },

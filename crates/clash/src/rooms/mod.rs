@@ -89,7 +89,7 @@ fn now() -> u64 {
 pub(crate) struct RecordedRoom {
     /// The state directory.
     state: OwnedFd,
-    record: RoomRecord,
+    record: Mutex<RoomRecord>,
     held: Mutex<Option<(OwnedFd, File, String)>>,
 }
 
@@ -105,13 +105,14 @@ impl RecordedRoom {
             }
             opened => opened?,
         };
-        Ok(Self { state, record, held: Mutex::new(None) })
+        Ok(Self { state, record: Mutex::new(record), held: Mutex::new(None) })
     }
 
     /// Writes the record of a room under a new short id. The file is locked before it gets
     /// its name, so a reader never sees a record of a living room without a lock. Returns the
     /// directory, the locked file and the id.
     fn write(&self, room: &LeftRoom) -> io::Result<(OwnedFd, File, String)> {
+        let current = self.record.lock().map_err(|_| Errno::IO)?.clone();
         match mkdirat(&self.state, DIR, Mode::from_raw_mode(0o700)) {
             Ok(()) | Err(Errno::EXIST) => {}
             Err(error) => return Err(error.into()),
@@ -131,7 +132,7 @@ impl RecordedRoom {
                 keeper: room.keeper,
                 first: room.first,
                 broker: room.broker,
-                ..self.record.clone()
+                ..current.clone()
             };
             file.set_len(0)?;
             io::Seek::rewind(&mut file)?;
@@ -153,6 +154,13 @@ impl RoomLedger for RecordedRoom {
             *held = Some(written);
         }
         Ok(())
+    }
+
+    fn rename(&self, command: &str) {
+        if let Ok(mut record) = self.record.lock() {
+            record.command = command.chars().take(MAX_COMMAND_CHARS).collect();
+            record.started = now();
+        }
     }
 
     fn leave(&self) {

@@ -1,6 +1,9 @@
 //! Commands of one script run in sandboxes of their own, at any depth.
 
 mod boundary;
+mod chaos;
+mod imitations;
+mod kept;
 mod live_questions;
 mod places;
 mod project_programs;

@@ -10,6 +10,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, SendAncillaryBuffer,
@@ -19,6 +20,7 @@ use rustix::net::{
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, wait, waitpid};
 
 use super::super::sys::{self, ForkSide};
+use super::kept::KeptRooms;
 use crate::door::{DoorService, DoorVisit};
 
 /// The number of commands behind doors that one room can run at the same time.
@@ -148,11 +150,16 @@ fn serve(visits: &OwnedFd, service: &dyn DoorService, kept: ProcessTable) {
     }
     // The caller may wait for the end of its output, so this process must not hold it.
     sys::close_all_but(visits.as_raw_fd());
+    let Ok(mut rooms) = KeptRooms::new() else { return };
     let mut followers: Vec<VisitFollower> = Vec::new();
     loop {
-        let Some(visit) = next_visit(visits) else { break };
-        reap(&mut followers);
-        for earlier in followers.iter().filter(|it| it.visitor == visit.pid) {
+        // A room is registered before the visit that could use it.
+        if !is_visited(visits, &mut rooms) {
+            continue;
+        }
+        let Some((visit, socket, process)) = next_visit(visits) else { break };
+        reap(&mut followers, &mut rooms);
+        for earlier in followers.iter().filter(|it| it.visitor == visit) {
             let _ = kill_process(earlier.pid, Signal::KILL);
         }
         // The visitor sees that its socket closes, and ends.
@@ -161,12 +168,12 @@ fn serve(visits: &OwnedFd, service: &dyn DoorService, kept: ProcessTable) {
         }
         match sys::fork() {
             Ok(ForkSide::Parent(pid)) => {
-                let follower = |pid| VisitFollower { pid, visitor: visit.pid };
+                let follower = |pid| VisitFollower { pid, visitor: visit };
                 followers.extend(Pid::from_raw(pid).map(follower));
             }
             Ok(ForkSide::Child) => {
                 if sys::die_with_parent().is_ok() {
-                    service.open(visit);
+                    service.open(DoorVisit { socket, process, pid: visit, rooms });
                 }
                 sys::exit_now(0);
             }
@@ -177,6 +184,8 @@ fn serve(visits: &OwnedFd, service: &dyn DoorService, kept: ProcessTable) {
     for follower in followers {
         let _ = kill_process(follower.pid, Signal::KILL);
     }
+    // Kept rooms end when their sockets close.
+    drop(rooms);
     wait_for_all(kept);
 }
 
@@ -207,19 +216,38 @@ fn own_children() -> Vec<i32> {
     list.split_whitespace().filter_map(|pid| pid.parse().ok()).collect()
 }
 
-/// Forgets followers that have ended.
-fn reap(followers: &mut Vec<VisitFollower>) {
+/// Waits for a visit or a registration. Takes a registration; true for a visit, or if the
+/// launcher has ended.
+fn is_visited(visits: &OwnedFd, rooms: &mut KeptRooms) -> bool {
+    let mut ready =
+        [PollFd::new(rooms.registrations(), PollFlags::IN), PollFd::new(visits, PollFlags::IN)];
+    if poll(&mut ready, None).is_err() {
+        return false;
+    }
+    let [registered, visited] = ready.map(|fd| !fd.revents().is_empty());
+    if registered {
+        rooms.register();
+    }
+    visited && !registered
+}
+
+/// Forgets followers, and launchers of kept rooms, that have ended.
+fn reap(followers: &mut Vec<VisitFollower>, rooms: &mut KeptRooms) {
     loop {
         match wait(WaitOptions::NOHANG) {
-            Ok(Some((pid, _))) => followers.retain(|follower| follower.pid != pid),
+            Ok(Some((pid, _))) => {
+                followers.retain(|follower| follower.pid != pid);
+                rooms.forget(pid.as_raw_nonzero().get());
+            }
             Err(Errno::INTR) => {}
             Ok(None) | Err(_) => return,
         }
     }
 }
 
-/// The next visit; `None` when the launcher has ended.
-fn next_visit(visits: &OwnedFd) -> Option<DoorVisit> {
+/// The next visit: the visitor's process number, the socket to it and its process. `None` when
+/// the launcher has ended.
+fn next_visit(visits: &OwnedFd) -> Option<(i32, OwnedFd, OwnedFd)> {
     loop {
         let mut bytes = [0_u8; 4];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
@@ -234,7 +262,7 @@ fn next_visit(visits: &OwnedFd) -> Option<DoorVisit> {
         });
         let mut files = given.next().into_iter().flatten();
         if let (Some(socket), Some(process)) = (files.next(), files.next()) {
-            return Some(DoorVisit { socket, process, pid: i32::from_le_bytes(bytes) });
+            return Some((i32::from_le_bytes(bytes), socket, process));
         }
     }
 }

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use clash_door::{DoorRequest, MAX_DESCRIPTORS_PER_MESSAGE, MAX_MESSAGE_BYTES};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{Mode, OFlags, open};
+use rustix::fs::{FileType, Mode, OFlags, fstat, open};
 use rustix::io::Errno;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, recvmsg};
 
@@ -144,6 +144,30 @@ struct VisitMessages {
     descriptors: Vec<(RawFd, OwnedFd)>,
     blocked_signals: u64,
     started: Option<OsString>,
+}
+
+impl DoorVisitor {
+    /// True if a kept room can take the visitor's command: its standard streams are pipes,
+    /// sockets or /dev/null. For files and terminals a room has rules of its own.
+    pub fn may_share_room(&self) -> bool {
+        const NULL: (u32, u32) = (1, 3);
+        (0..=2).all(|number| {
+            let stream = self.descriptors.iter().find(|(fd, _)| *fd == number);
+            stream.and_then(|(_, fd)| fstat(fd).ok()).is_some_and(|meta| {
+                let device = (libc::major(meta.st_rdev), libc::minor(meta.st_rdev));
+                match FileType::from_raw_mode(meta.st_mode) {
+                    FileType::Fifo | FileType::Socket => true,
+                    FileType::CharacterDevice => device == NULL,
+                    _ => false,
+                }
+            })
+        })
+    }
+
+    /// The soft and hard resource limits.
+    pub fn limits(&self) -> &[(u64, u64)] {
+        &self.process.limits
+    }
 }
 
 fn unreadable() -> io::Error {

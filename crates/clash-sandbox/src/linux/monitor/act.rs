@@ -1,7 +1,7 @@
 //! Judges a call and carries it out on the objects that the outer thread holds open.
 
 use std::cell::RefCell;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -77,7 +77,7 @@ impl HeldName {
 pub(super) struct MonitorWorker {
     pub(super) shared: Arc<MonitorState>,
     pub(super) watch: WatchPlan,
-    pub(super) turns: RoomLock,
+    pub(super) turns: Arc<RoomLock>,
     pub(super) fresh: OwnCreations,
     pub(super) links: RememberedLinks,
     folding: CaseFolding,
@@ -89,11 +89,27 @@ pub(super) struct MonitorWorker {
     /// The files that the command has as stdin, stdout and stderr, with their access modes.
     /// The command may open them again with the same access, wherever they are. The
     /// kernel's own checks still apply.
-    pub(super) stdio: Vec<((u64, u64), OFlags)>,
+    pub(super) stdio: Vec<StreamIdentity>,
     pub(super) drafts: ScriptDrafts,
     /// The last access of the present call that the rules do not permit.
     refusal: RefCell<Option<RefusedAccess>>,
     pub(super) open_trees: Vec<PathBuf>,
+}
+
+/// Device, inode and access mode of a standard stream.
+pub(crate) type StreamIdentity = ((u64, u64), OFlags);
+
+/// The identity of an open descriptor; `None` if it is closed.
+pub(crate) fn identity_of_stream(fd: impl AsFd) -> Option<StreamIdentity> {
+    Some((identity(&fstat(&fd).ok()?), fcntl_getfl(&fd).ok()? & OFlags::RWMODE))
+}
+
+/// Facts about one command.
+#[derive(Debug)]
+pub(super) struct CommandNotes {
+    /// The standard streams, which the command may open again.
+    pub(super) stdio: Vec<StreamIdentity>,
+    pub(super) drafts: ScriptDrafts,
 }
 
 /// A program with these bits runs as another user or group. A directory with `S_ISGID`
@@ -101,17 +117,15 @@ pub(super) struct MonitorWorker {
 pub(super) const SET_ID: u32 = libc::S_ISUID | libc::S_ISGID;
 
 impl MonitorWorker {
-    /// The worker of a plan, which has judged nothing yet. Notes the files of the standard
-    /// streams, which commands may open again.
+    /// The worker of a plan and a command, which has judged nothing yet. Nothing is known of
+    /// earlier commands.
     pub(super) fn new(
         shared: Arc<MonitorState>,
         watch: WatchPlan,
-        turns: RoomLock,
-        drafts: ScriptDrafts,
+        turns: Arc<RoomLock>,
+        notes: CommandNotes,
     ) -> Self {
-        let own = [rustix::stdio::stdin(), rustix::stdio::stdout(), rustix::stdio::stderr()];
-        let given = |fd| Some((identity(&fstat(fd).ok()?), fcntl_getfl(fd).ok()? & OFlags::RWMODE));
-        let stdio = own.into_iter().filter_map(given).collect();
+        let CommandNotes { stdio, drafts } = notes;
         let fresh = OwnCreations::new(watch.rights.new_repositories());
         let (links, leaving) = (RememberedLinks::default(), LeavingWorktrees::default());
         let quota = NameQuota::new(watch.files);

@@ -16,12 +16,12 @@
 //! same name, without a turn. The file is a hash table of fixed size. If no slot is free, or without a file, no
 //! directory gets another parent.
 
-use std::cell::Cell;
 use std::fs::DirBuilder;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Component, Path};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::{CWD, FallocateFlags, Mode, OFlags, fallocate, fstat, openat};
 use rustix::io::{Errno, pread, pwrite};
@@ -57,7 +57,7 @@ type DirInode = (u64, u64);
 pub(super) struct FormerLinks {
     file: Option<OwnedFd>,
     /// The last time when this monitor wrote the header.
-    announced: Cell<u64>,
+    announced: AtomicU64,
 }
 
 /// What the header of the record says.
@@ -83,7 +83,7 @@ impl FormerLinks {
             }
             opened => opened,
         };
-        Self { file: path.and_then(|path| make(path).ok()), announced: Cell::new(0) }
+        Self { file: path.and_then(|path| make(path).ok()), announced: AtomicU64::new(0) }
     }
 
     /// Records links that climb from a directory. A monitor does this before it makes a link
@@ -123,7 +123,9 @@ impl FormerLinks {
 
     /// Writes the time into the header, so that monitors look for entries.
     fn announce(&self, file: &OwnedFd, now: u64) -> ActResult {
-        if now.saturating_sub(self.announced.get()) < REWRITE_MS && self.announced.get() != 0 {
+        if now.saturating_sub(self.announced.load(Ordering::Relaxed)) < REWRITE_MS
+            && self.announced.load(Ordering::Relaxed) != 0
+        {
             return Ok(());
         }
         let header = match FormerSlot::read_at(file, 0)? {
@@ -140,7 +142,7 @@ impl FormerLinks {
         if format == RECORD_FORMAT {
             FormerSlot([format, now, full, rest]).write_at(file, 0)?;
         }
-        self.announced.set(now);
+        self.announced.store(now, Ordering::Relaxed);
         Ok(())
     }
 

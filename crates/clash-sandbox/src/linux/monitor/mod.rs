@@ -76,7 +76,8 @@ use super::supervise::KeeperPost;
 use super::sys::{self, SeccompNotice, SocketDiagnosis};
 use crate::plan::sight::{TreeVisibility, VisiblePaths};
 use crate::plan::{ProcView, WatchPlan};
-use act::{MonitorJob, MonitorWorker};
+use act::{CommandNotes, MonitorJob, MonitorWorker};
+pub(crate) use act::{StreamIdentity, identity_of_stream};
 use caller::CallingProcess;
 pub(crate) use drafts::ScriptDrafts;
 pub(crate) use handover::HandoverLine;
@@ -98,21 +99,21 @@ struct MonitorState {
     inner: AtomicI32,
     /// The host's `/proc`. A room's own `/proc` has other numbers and does not show the
     /// launcher.
-    processes: OwnedFd,
+    processes: Arc<OwnedFd>,
     /// `/proc/self/fd` of the monitor.
-    held: OwnedFd,
+    held: Arc<OwnedFd>,
     reads: bool,
     of: ProcView,
     sight: Option<VisiblePaths>,
-    doors: Option<DoorLine>,
+    doors: Option<Arc<DoorLine>>,
     /// As [`WatchPlan::door_paths`].
     door_paths: Vec<String>,
     project: PathBuf,
     led: LedProcesses,
     /// The room's own unix sockets.
-    diagnosis: Option<SocketDiagnosis>,
+    diagnosis: Option<Arc<SocketDiagnosis>>,
     /// Orders sockets for connections that need no relay.
-    handover: Option<HandoverLine>,
+    handover: Option<Arc<HandoverLine>>,
     known: KnownCallers,
     /// The jobs that the inner thread has not finished.
     unfinished: AtomicUsize,
@@ -140,7 +141,6 @@ pub(crate) struct CallMonitor {
     root: bool,
     doors: Option<DoorLine>,
     handover: Option<HandoverLine>,
-    drafts: ScriptDrafts,
 }
 
 impl CallMonitor {
@@ -165,9 +165,8 @@ impl CallMonitor {
             }
         }
         let turns = RoomLock::open(&watch.rights.places.home, watch.former_links.as_deref());
-        let drafts = ScriptDrafts::default();
         let handover = None;
-        Ok(Self { processes, ruleset, watch, turns, root, doors, handover, drafts })
+        Ok(Self { processes, ruleset, watch, turns, root, doors, handover })
     }
 
     /// Lets programs have connected sockets of the host's network.
@@ -180,15 +179,14 @@ impl CallMonitor {
     /// the kernel lets the launcher start no more threads.
     pub(crate) fn wait(self, keeper: Option<KeeperPost>) -> std::io::Result<WaitingMonitor> {
         let (inputs, given) = channel();
-        let drafts = self.drafts.clone();
         thread().spawn(move || self.receive(&given, keeper))?;
-        Ok(WaitingMonitor { inputs, drafts })
+        Ok(WaitingMonitor { inputs })
     }
 
-    /// The outer thread. Drops its capabilities, waits for the listener, and answers calls.
-    /// If it ends, the listener closes and every watched call fails.
+    /// The outer thread. It attends to one command after the other, and keeps no fact about
+    /// an earlier one. If it ends, the listener closes and every watched call fails.
     fn receive(self, given: &Receiver<MonitorInputs>, keeper: Option<KeeperPost>) {
-        let Self { processes, ruleset, mut watch, turns, root, doors, handover, drafts } = self;
+        let Self { processes, ruleset, mut watch, turns, root, doors, handover } = self;
         let (reads, of, sight) = (watch.reads, watch.processes, watch.sight.take());
         let door_paths = std::mem::take(&mut watch.door_paths);
         let project = watch.rights.places.project.clone();
@@ -198,33 +196,40 @@ impl CallMonitor {
         if caps::keep_monitor_capabilities(root).is_err() {
             return;
         }
-        let Ok(MonitorInputs { listener, diagnosis }) = given.recv() else { return };
-        sys::wake_on_same_cpu(&listener);
-        let shared = Arc::new(MonitorState {
-            listener,
-            inner: AtomicI32::new(0),
-            processes,
-            held,
-            reads,
-            of,
-            sight,
-            doors,
-            door_paths,
-            project,
-            led: LedProcesses::default(),
-            diagnosis,
-            handover,
-            known: KnownCallers::default(),
-            unfinished: AtomicUsize::new(0),
-            inner_cpu: AtomicI32::new(-1),
-            ancestor: AtomicI32::new(sys::own_pid()),
-            waiting: Mutex::default(),
-        });
-        let worker = MonitorWorker::new(shared.clone(), watch, turns, drafts);
-        let worker = Arc::new(Mutex::new(worker));
-        let inner = InnerThread::Idle;
-        let connects = ConnectWorker::default();
-        OuterThread { shared, ruleset, root, worker, inner, connects }.serve(keeper.as_ref());
+        let (processes, held) = (Arc::new(processes), Arc::new(held));
+        let (turns, doors) = (Arc::new(turns), doors.map(Arc::new));
+        let handover = handover.map(Arc::new);
+        let mut next = given.recv().ok();
+        while let Some(MonitorInputs { listener, diagnosis, stdio, drafts }) = next.take() {
+            sys::wake_on_same_cpu(&listener);
+            let shared = Arc::new(MonitorState {
+                listener,
+                inner: AtomicI32::new(0),
+                processes: processes.clone(),
+                held: held.clone(),
+                reads,
+                of,
+                sight: sight.clone(),
+                doors: doors.clone(),
+                door_paths: door_paths.clone(),
+                project: project.clone(),
+                led: LedProcesses::default(),
+                diagnosis,
+                handover: handover.clone(),
+                known: KnownCallers::default(),
+                unfinished: AtomicUsize::new(0),
+                inner_cpu: AtomicI32::new(-1),
+                ancestor: AtomicI32::new(sys::own_pid()),
+                waiting: Mutex::default(),
+            });
+            let notes = CommandNotes { stdio, drafts };
+            let worker = MonitorWorker::new(shared.clone(), watch.clone(), turns.clone(), notes);
+            let worker = Arc::new(Mutex::new(worker));
+            let (ruleset, inner) = (ruleset.clone(), InnerThread::Idle);
+            let connects = ConnectWorker::default();
+            let mut outer = OuterThread { shared, ruleset, root, worker, inner, connects };
+            next = outer.serve(keeper.as_ref());
+        }
     }
 }
 
@@ -233,23 +238,23 @@ impl CallMonitor {
 pub(crate) struct MonitorInputs {
     pub(crate) listener: OwnedFd,
     /// Made in the room's network namespace.
-    pub(crate) diagnosis: Option<SocketDiagnosis>,
+    pub(crate) diagnosis: Option<Arc<SocketDiagnosis>>,
+    pub(crate) stdio: Vec<StreamIdentity>,
+    pub(crate) drafts: ScriptDrafts,
 }
 
 /// A monitor that waits for its listener.
 #[derive(Debug)]
 pub(crate) struct WaitingMonitor {
     inputs: Sender<MonitorInputs>,
-    drafts: ScriptDrafts,
 }
 
 impl WaitingMonitor {
     /// Gives the monitor its listener. From then on it answers calls.
-    pub(crate) fn start(self, inputs: MonitorInputs) -> ScriptDrafts {
+    pub(crate) fn start(self, inputs: MonitorInputs) {
         // If the outer thread has ended, the listener is dropped and every watched call
         // fails.
         let _ = self.inputs.send(inputs);
-        self.drafts
     }
 }
 

@@ -12,9 +12,9 @@ use rustix::io::Errno;
 
 use super::act::{MonitorJob, MonitorWorker};
 use super::sockets::ConnectWorker;
-use super::{HOLD, MonitorState, hand_on, is_over, starts, thread, work};
+use super::{HOLD, MonitorInputs, MonitorState, hand_on, is_over, starts, thread, work};
 use crate::linux::landlock::LandlockRuleset;
-use crate::linux::supervise::{KeeperPost, KeeperStart};
+use crate::linux::supervise::{KeeperPost, KeeperStart, OuterRequest};
 use crate::linux::sys::{self, ForkSide};
 
 /// The time for calls that threads of their own carry out.
@@ -39,10 +39,11 @@ pub(super) enum InnerThread {
 }
 
 impl OuterThread {
-    /// Answers calls until the room ends or a keeper answers them. Starts the inner thread
-    /// with the first call. Forks the keeper when the launcher asks for it. Returns only on
-    /// an error; then every later watched call fails.
-    pub(super) fn serve(&mut self, keeper: Option<&KeeperPost>) {
+    /// Answers calls until the room ends, a keeper answers them, or the room has another
+    /// command, whose parts are returned. Starts the inner thread with the first call. Forks
+    /// the keeper when the launcher asks for it. `None` on an error; then every later watched
+    /// call fails.
+    pub(super) fn serve(&mut self, keeper: Option<&KeeperPost>) -> Option<MonitorInputs> {
         if let Some(keeper) = keeper {
             keeper.settle();
         }
@@ -53,7 +54,7 @@ impl OuterThread {
                 }
                 Ok(notice) => {
                     self.start_inner();
-                    let InnerThread::Running { jobs, .. } = &self.inner else { return };
+                    let InnerThread::Running { jobs, .. } = &self.inner else { return None };
                     hand_on(&self.shared, &notice, &self.worker, jobs, &mut self.connects);
                 }
                 // The caller was killed meanwhile, or no process is left. In the second
@@ -61,22 +62,43 @@ impl OuterThread {
                 // would only delay the exit.
                 Err(Errno::NOENT) => {
                     if is_over(&self.shared.listener) {
-                        self.sleep(keeper);
+                        return self.sleep(keeper, None);
                     }
                 }
-                Err(Errno::INTR) => {
-                    if let Some(start) = keeper.and_then(KeeperPost::next_request) {
-                        self.hand_over(start);
+                Err(Errno::INTR) => match keeper.and_then(KeeperPost::next_request) {
+                    Some(OuterRequest::Keep(start)) => self.hand_over(*start),
+                    Some(request) if is_over(&self.shared.listener) => {
+                        return self.sleep(keeper, Some(request));
                     }
-                }
-                Err(_) => return,
+                    Some(_) | None => {}
+                },
+                Err(_) => return None,
             }
         }
     }
 
-    fn sleep(&mut self, keeper: Option<&KeeperPost>) -> ! {
-        while let Some(start) = keeper.and_then(KeeperPost::wait_for_request) {
-            self.hand_over(start);
+    /// Waits for requests after the last process of the command.
+    fn sleep(
+        &mut self,
+        keeper: Option<&KeeperPost>,
+        first: Option<OuterRequest>,
+    ) -> Option<MonitorInputs> {
+        let mut next = first;
+        while let Some(request) =
+            next.take().or_else(|| keeper.and_then(KeeperPost::wait_for_request))
+        {
+            match request {
+                OuterRequest::Keep(start) => self.hand_over(*start),
+                OuterRequest::Rest(rested) => {
+                    self.pause();
+                    // A thread that still carries out a call of the last command holds the
+                    // state too.
+                    if Arc::strong_count(&self.shared) < OWN_REFERENCES {
+                        let _ = rested.send(());
+                    }
+                }
+                OuterRequest::Watch(inputs) => return Some(*inputs),
+            }
         }
         loop {
             std::thread::park();
@@ -156,6 +178,6 @@ impl OuterThread {
         if !outer.shared.waiting_opens().is_empty() {
             outer.start_inner();
         }
-        thread().spawn(move || outer.serve(None)).map(drop)
+        thread().spawn(move || drop(outer.serve(None))).map(drop)
     }
 }

@@ -13,7 +13,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -25,7 +25,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, pidfd_open, pidfd_se
 use super::processes::{left_processes, open_process};
 use super::{KeeperKind, RoomKeeper, sys};
 use crate::linux::doors::keep_processes;
-use crate::linux::monitor::OuterThread;
+use crate::linux::monitor::{MonitorInputs, OuterThread};
 use crate::linux::sys::ForkSide;
 use crate::room_ledger::{LeftRoom, RoomLedger};
 
@@ -41,6 +41,8 @@ const MAX_END_TIME: Duration = Duration::from_secs(10);
 const MAX_START_TIME: Duration = Duration::from_secs(5);
 /// The pause between interrupts of the thread that forks the keeper.
 const INTERRUPT_PAUSE: Duration = Duration::from_millis(1);
+/// The time in which the monitor finishes with a command that has ended.
+const MAX_REST_TIME: Duration = Duration::from_millis(100);
 /// The pause between looks at the room if no process can be waited for.
 const LOOK_PAUSE: Duration = Duration::from_millis(500);
 
@@ -50,12 +52,21 @@ const NO_THREAD: i32 = -1;
 
 /// The launcher's way to the thread that can fork a keeper.
 pub(crate) struct KeeperLine {
-    requests: Sender<KeeperStart>,
+    requests: Sender<OuterRequest>,
     /// The number of the thread, once it is prepared for requests.
     thread: Arc<AtomicI32>,
     ledger: Arc<dyn RoomLedger>,
     /// The host's /proc.
     processes: OwnedFd,
+}
+
+/// A request to the thread that can fork a keeper.
+pub(crate) enum OuterRequest {
+    Keep(Box<KeeperStart>),
+    /// The command has ended. The answer says that nothing of it is left in the thread.
+    Rest(Sender<()>),
+    /// The room has another command, to which the monitor attends.
+    Watch(Box<MonitorInputs>),
 }
 
 /// A way for a room to outlive its command.
@@ -68,7 +79,7 @@ pub(crate) struct KeeperOffer<'a> {
 
 /// The other end of a [`KeeperLine`].
 pub(crate) struct KeeperPost {
-    requests: Receiver<KeeperStart>,
+    requests: Receiver<OuterRequest>,
     thread: Arc<AtomicI32>,
 }
 
@@ -95,6 +106,39 @@ impl KeeperLine {
             }
         }
     }
+
+    /// Waits until the thread has finished with the last command. False if it cannot.
+    pub(crate) fn rest(&self) -> bool {
+        let (rested, answer) = channel();
+        let asked = self.requests.send(OuterRequest::Rest(rested)).is_ok()
+            && sys::handle_interrupts().is_ok();
+        let end = Instant::now() + MAX_REST_TIME;
+        while asked && Instant::now() < end {
+            match answer.recv_timeout(INTERRUPT_PAUSE) {
+                Ok(()) => return true,
+                Err(RecvTimeoutError::Disconnected) => return false,
+                // The kernel may not have told the thread that the command's filter is gone.
+                Err(RecvTimeoutError::Timeout) => {
+                    sys::interrupt_thread(self.thread.load(Ordering::Acquire));
+                }
+            }
+        }
+        false
+    }
+
+    /// Lets the monitor attend to another command. False if its thread has ended.
+    pub(crate) fn watch(&self, inputs: MonitorInputs) -> bool {
+        self.requests.send(OuterRequest::Watch(Box::new(inputs))).is_ok()
+    }
+
+    pub(crate) fn ledger(&self) -> &dyn RoomLedger {
+        &*self.ledger
+    }
+
+    /// The host's /proc.
+    pub(crate) fn processes(&self) -> &OwnedFd {
+        &self.processes
+    }
 }
 
 impl KeeperPost {
@@ -102,11 +146,15 @@ impl KeeperPost {
     pub(crate) fn wait_in_thread(self) -> io::Result<()> {
         let run = move || {
             self.settle();
-            while let Some(start) = self.wait_for_request() {
-                match sys::fork() {
-                    Ok(ForkSide::Child) => start.become_keeper(None),
-                    Ok(ForkSide::Parent(keeper)) => start.report(keeper),
-                    Err(_) => start.refuse(),
+            while let Some(request) = self.wait_for_request() {
+                match request {
+                    OuterRequest::Keep(start) => match sys::fork() {
+                        Ok(ForkSide::Child) => start.become_keeper(None),
+                        Ok(ForkSide::Parent(keeper)) => start.report(keeper),
+                        Err(_) => start.refuse(),
+                    },
+                    OuterRequest::Rest(rested) => drop(rested.send(())),
+                    OuterRequest::Watch(_) => {}
                 }
             }
         };
@@ -120,11 +168,11 @@ impl KeeperPost {
         self.thread.store(number, Ordering::Release);
     }
 
-    pub(crate) fn next_request(&self) -> Option<KeeperStart> {
+    pub(crate) fn next_request(&self) -> Option<OuterRequest> {
         self.requests.try_recv().ok()
     }
 
-    pub(crate) fn wait_for_request(&self) -> Option<KeeperStart> {
+    pub(crate) fn wait_for_request(&self) -> Option<OuterRequest> {
         self.requests.recv().ok()
     }
 }
@@ -370,8 +418,11 @@ impl RoomKeeper {
         let (answer, answered) = channel();
         let (ready, called, start) = self.prepare_start(line, deadline, closed, answer)?;
         let mut around = start.infrastructure();
-        if let Err(unsent) = line.requests.send(start) {
-            return Err(Box::new(unsent.0.keeper));
+        if let Err(unsent) = line.requests.send(OuterRequest::Keep(Box::new(start))) {
+            return match unsent.0 {
+                OuterRequest::Keep(start) => Err(Box::new(start.keeper)),
+                OuterRequest::Rest(_) | OuterRequest::Watch(_) => Ok(()),
+            };
         }
         // Until the fork this thread only makes system calls. If it held the lock of the
         // allocator, the keeper could never allocate.

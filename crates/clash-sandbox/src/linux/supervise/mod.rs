@@ -43,7 +43,7 @@ use super::sys;
 use crate::launch::error::LaunchError;
 use crate::witness::{self, ObservedEnd};
 use guard::{CommandEvent, GuardHandle};
-pub(crate) use keeper::{KeeperLine, KeeperOffer, KeeperPost, KeeperStart};
+pub(crate) use keeper::{KeeperLine, KeeperOffer, KeeperPost, KeeperStart, OuterRequest};
 
 /// Ends all processes that the command leaves behind.
 #[derive(Debug)]
@@ -115,7 +115,7 @@ impl RoomKeeper {
     /// Ends the room while the command still runs. In a room the command is a child of the
     /// launcher. The kernel lets process 1 end only after the launcher has reaped the
     /// command.
-    fn end_with(&mut self, child: libc::pid_t) {
+    pub(crate) fn end_with(&mut self, child: libc::pid_t) {
         if matches!(self.kind, KeeperKind::First { .. }) {
             sys::kill(child, libc::SIGKILL);
             while matches!(waitpid(Pid::from_raw(child), WaitOptions::empty()), Err(Errno::INTR)) {}
@@ -138,9 +138,14 @@ impl RoomKeeper {
         }
     }
 
+    /// True if a room has no process but process 1.
+    pub(crate) fn is_free(&self) -> bool {
+        matches!(self.kind, KeeperKind::First { .. }) && alone()
+    }
+
     /// Leaves the room to a keeper if processes are left in it, or ends the room. The keeper
     /// does not get the descriptors of the launcher's caller.
-    fn end_or_leave(
+    pub(crate) fn end_or_leave(
         mut self,
         heir: Option<KeeperOffer<'_>>,
         deadline: Option<Instant>,
@@ -160,7 +165,7 @@ impl RoomKeeper {
     /// all are gone when this returns. If process 1 is alone, there is nothing to wait for.
     /// It then ends after the launcher, and takes the room down while the caller already
     /// continues.
-    fn end(&mut self) {
+    pub(crate) fn end(&mut self) {
         // Dropped last.
         let outputs = self.outputs.take();
         if let Some(ports) = &mut self.ports {
@@ -258,17 +263,33 @@ fn keep(launcher: &RawFd) {
 
 const END_DELAY: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000 };
 
+/// A room with a command in it.
+pub(crate) struct AttendedRoom<'a> {
+    pub(crate) keeper: RoomKeeper,
+    /// True if the room may take another command when this one has ended.
+    pub(crate) is_kept: &'a dyn Fn() -> bool,
+}
+
+/// The end of the wait for a command whose end the launcher does not repeat.
+pub(crate) enum AttendedEnd {
+    Failed(LaunchError),
+    /// No process is left in the room, and it can take another command.
+    Free(RoomKeeper, CommandEnd),
+}
+
 /// Waits for the command and repeats its end: exits with its status or dies by its signal.
-/// Returns only on failure, when the time is up, or if the command succeeded but did not see
-/// that its change of a script was refused.
+/// Returns only on failure, when the time is up, if the room is kept, or if the command
+/// succeeded but did not see that its change of a script was refused.
 pub(crate) fn attend(
-    mut keeper: RoomKeeper,
+    room: AttendedRoom<'_>,
     inherited: &InheritedStdio,
     child: libc::pid_t,
     heir: Option<KeeperOffer<'_>>,
     wall: Option<u64>,
     drafts: Option<&ScriptDrafts>,
-) -> LaunchError {
+) -> AttendedEnd {
+    let AttendedRoom { mut keeper, is_kept } = room;
+    let failed = |error| AttendedEnd::Failed(LaunchError::Waiting(error));
     if matches!(keeper.kind, KeeperKind::First { .. }) {
         let _ = rustix::process::chdir(c"/");
     }
@@ -276,18 +297,23 @@ pub(crate) fn attend(
     // A stop of the command also stops the launcher, so a timer has to continue it.
     if let Some(Err(error)) = wall_time.map(sys::continue_after) {
         keeper.end_with(child);
-        return LaunchError::Waiting(error);
+        return failed(error);
     }
     let deadline = wall_time.map(|time| Instant::now() + time);
     loop {
         if let Some(end) = keeper.look_after(child) {
             witness::ended(end.observed());
+            let unseen = drafts.and_then(ScriptDrafts::unseen);
+            if unseen.is_none() && keeper.is_free() && is_kept() {
+                inherited.put_back();
+                return AttendedEnd::Free(keeper, end);
+            }
             keeper.end_or_leave(heir, deadline, inherited);
             inherited.put_back();
             if matches!(end, CommandEnd::Exit(0))
-                && let Some(path) = drafts.and_then(ScriptDrafts::unseen)
+                && let Some(path) = unseen
             {
-                return LaunchError::KeptScript { path };
+                return AttendedEnd::Failed(LaunchError::KeptScript { path });
             }
             end.repeat();
         }
@@ -298,11 +324,12 @@ pub(crate) fn attend(
                 witness::ended(ObservedEnd::OutOfTime);
                 keeper.end_with(child);
                 inherited.put_back();
-                return LaunchError::OutOfTime { seconds: wall.unwrap_or_default() };
+                let seconds = wall.unwrap_or_default();
+                return AttendedEnd::Failed(LaunchError::OutOfTime { seconds });
             }
             Err(error) => {
                 keeper.end_with(child);
-                return LaunchError::Waiting(error);
+                return failed(error);
             }
         }
     }
@@ -315,7 +342,7 @@ pub(crate) enum CommandEnd {
 }
 
 impl CommandEnd {
-    fn observed(&self) -> ObservedEnd {
+    pub(crate) fn observed(&self) -> ObservedEnd {
         match self {
             Self::Exit(code) => ObservedEnd::Exit(*code),
             Self::Signal(signal) => ObservedEnd::Signal(*signal),
@@ -358,6 +385,31 @@ fn look_after(child: libc::pid_t) -> Option<CommandEnd> {
     }
 }
 
+/// A change of a child of this process.
+pub(crate) enum ChildChange {
+    Ended(CommandEnd),
+    Stopped,
+}
+
+/// The next change of a child, without waiting. A child that cannot be waited for counts as
+/// ended with 125.
+pub(crate) fn next_change(child: libc::pid_t) -> Option<ChildChange> {
+    let options = WaitOptions::NOHANG | WaitOptions::UNTRACED;
+    loop {
+        match waitpid(Pid::from_raw(child), options) {
+            Ok(Some((_, status))) => {
+                return match ended(status) {
+                    Some(end) => Some(ChildChange::Ended(end)),
+                    None => Some(ChildChange::Stopped),
+                };
+            }
+            Ok(None) => return None,
+            Err(Errno::INTR) => {}
+            Err(_) => return Some(ChildChange::Ended(CommandEnd::Exit(125))),
+        }
+    }
+}
+
 /// True if a stopped child has continued or ended.
 fn goes_on(child: libc::pid_t) -> bool {
     let Some(child) = Pid::from_raw(child) else { return false };
@@ -374,7 +426,7 @@ pub(crate) fn ended(status: WaitStatus) -> Option<CommandEnd> {
 
 /// Passes a signal from another process on to the command. Leaves out `SIGCHLD`, and signals
 /// of the terminal, which the command gets itself.
-fn pass_on(arrived: sys::ArrivedSignal, child: libc::pid_t) {
+pub(crate) fn pass_on(arrived: sys::ArrivedSignal, child: libc::pid_t) {
     let own_business = arrived.signal == libc::SIGCHLD;
     if own_business || !arrived.from_process {
         return;

@@ -36,6 +36,31 @@ pub(crate) fn run_until_exec(mut job: impl FnMut()) -> io::Result<libc::pid_t> {
     check(c_long::from(pid)).map(|_| pid)
 }
 
+/// A stack for one process after the other.
+#[derive(Debug)]
+pub(crate) struct ProcessStack(*mut c_void);
+
+impl ProcessStack {
+    pub(crate) fn new() -> io::Result<Self> {
+        stack(512 * 1024).map(Self)
+    }
+
+    /// As [`run_until_exec`], on this stack.
+    pub(crate) fn run_until_exec(&mut self, mut job: impl FnMut()) -> io::Result<libc::pid_t> {
+        let pid = run_and_wait(self.0, &mut job);
+        check(c_long::from(pid)).map(|_| pid)
+    }
+}
+
+/// Gives this process a descriptor table of its own, if it shares one.
+pub(crate) fn own_descriptors() -> io::Result<()> {
+    const CLOSE_RANGE_UNSHARE: libc::c_uint = 2;
+    // SAFETY: takes integers, and no descriptor has a number in this range.
+    let done =
+        unsafe { libc::syscall(libc::SYS_close_range, u32::MAX, u32::MAX, CLOSE_RANGE_UNSHARE) };
+    check(done).map(drop)
+}
+
 /// As `run_until_exec`, on a given stack. Returns the kernel's answer.
 fn run_and_wait(stack: *mut c_void, mut job: &mut dyn FnMut()) -> libc::pid_t {
     extern "C" fn start(job: *mut c_void) -> c_int {
@@ -201,16 +226,44 @@ pub(crate) fn close_all_but_these(kept: &mut [RawFd]) {
     unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, 0_u32) };
 }
 
-/// Gives each descriptor the wanted number, open across `execve`, and closes all others. Only
-/// for a process that uses none of the others.
-pub(crate) fn place_descriptors(given: &[(RawFd, std::os::fd::OwnedFd)]) -> io::Result<()> {
+/// Gives each descriptor the wanted number, open across `execve`, and closes all others but
+/// those of `extra`, which get new numbers above. Only for a process that uses none of the
+/// others.
+pub(crate) fn place_descriptors(
+    given: &[(RawFd, std::os::fd::OwnedFd)],
+    extra: Vec<std::os::fd::OwnedFd>,
+) -> io::Result<Vec<std::os::fd::OwnedFd>> {
     let above = given.iter().map(|(number, _)| *number).fold(2, RawFd::max).saturating_add(1);
+    let kept: Vec<std::os::fd::OwnedFd> = extra
+        .iter()
+        .map(|fd| rustix::io::fcntl_dupfd_cloexec(fd, above))
+        .collect::<Result<_, _>>()?;
+    // Their numbers may be in use again soon.
+    std::mem::forget(extra);
+    let given: Vec<(RawFd, RawFd)> =
+        given.iter().map(|(number, fd)| (*number, fd.as_raw_fd())).collect();
+    let numbers: Vec<RawFd> = kept.iter().map(AsRawFd::as_raw_fd).collect();
+    place_numbers(&given, above, &numbers)?;
+    Ok(kept)
+}
+
+/// Copies each descriptor to the wanted number, open across `execve`, and closes all others
+/// but `kept`, whose numbers are `above` or higher, as no wanted number is.
+pub(crate) fn place_numbers(
+    given: &[(RawFd, RawFd)],
+    above: RawFd,
+    kept: &[RawFd],
+) -> io::Result<()> {
     let mut moved = Vec::with_capacity(given.len());
     for (number, fd) in given {
-        let high = rustix::io::fcntl_dupfd_cloexec(fd, above)?;
-        moved.push((*number, std::os::fd::IntoRawFd::into_raw_fd(high)));
+        // SAFETY: takes integers; the copy is used below only.
+        let high = unsafe { libc::fcntl(*fd, libc::F_DUPFD_CLOEXEC, above) };
+        check(c_long::from(high))?;
+        moved.push((*number, high));
     }
-    close_all_but_these(&mut moved.iter().map(|(_, high)| *high).collect::<Vec<_>>());
+    let mut open: Vec<RawFd> = moved.iter().map(|(_, high)| *high).collect();
+    open.extend(kept);
+    close_all_but_these(&mut open);
     for (number, high) in moved {
         // SAFETY: takes integers. The number belongs to no value that this process uses.
         check(c_long::from(unsafe { libc::dup2(high, number) }))?;

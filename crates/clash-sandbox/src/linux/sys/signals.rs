@@ -71,6 +71,16 @@ pub(crate) fn set_blocked_signals(bits: u64) -> io::Result<()> {
     set_mask(&SignalMask(set))
 }
 
+/// Ignores exactly the signals of these bits, and gives all others their default action.
+pub(crate) fn set_ignored_signals(bits: u64) {
+    for signal in (1..=64).filter(|signal| ![libc::SIGKILL, libc::SIGSTOP].contains(signal)) {
+        let is_ignored = bits & (1 << (signal - 1)) != 0 && signal != libc::SIGCHLD;
+        let action = if is_ignored { libc::SIG_IGN } else { libc::SIG_DFL };
+        // SAFETY: neither action is a handler.
+        unsafe { libc::signal(signal, action) };
+    }
+}
+
 /// Delivers the pending signals under this mask, and blocks again.
 pub(crate) fn let_through(mask: &SignalMask) -> io::Result<()> {
     set_mask(mask)?;

@@ -206,7 +206,7 @@ fn a_flood_neither_starves_nor_ends_the_broker() {
 
 /// The children of a process that are clash itself and stand in the root directory: the
 /// broker.
-fn broker_of(launcher: u32) -> Option<u32> {
+pub(super) fn broker_of(launcher: u32) -> Option<u32> {
     let children = fs::read_to_string(format!("/proc/{launcher}/task/{launcher}/children"));
     let children = children.unwrap_or_default();
     let mut children = children.split_whitespace().filter_map(|pid| pid.parse::<u32>().ok());
