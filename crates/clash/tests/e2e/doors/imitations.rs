@@ -43,12 +43,11 @@ fn an_imitation_of_a_program_has_the_rights_of_its_room() {
             "hash -p /bin/cat head; head ~/secret",
             "head() { cat ~/secret; }; head",
             "printf '#!/bin/sh\\ncat ~/secret\\n' > head; chmod +x head; PATH=.:$PATH head -n 1 ~/secret",
-            "printf '#!/usr/bin/head -n1\\n' > s; chmod +x s; ./s ~/secret",
         ] {
             m.write("app/form.sh", form);
             copy_program("/usr/bin/head", m.project().join("real"));
             let ran = exec_script(&m, "bash ./form.sh; python3 -c 'print(1)'");
-            assert_eq!(ran.stdout.replace("#!/usr/bin/head -n1\n", ""), "1\n", "{form}: {ran:?}");
+            assert_eq!(ran.stdout, "1\n", "{form}: {ran:?}");
         }
     });
 }
