@@ -61,19 +61,21 @@ impl LedProcesses {
 pub(super) fn lead_to_door(shared: &MonitorState, notice: &SeccompNotice) {
     let led = shared.doors.as_ref().and_then(|_| replaced_path(shared, notice));
     let _ = sys::let_go_on(shared.listener.as_raw_fd(), notice.id);
-    if let Some(PathOfParent { parent, path }) = led.flatten() {
+    if let Some(PathOfParent { parent, memory, path }) = led.flatten() {
         let end = Instant::now() + MAX_START_TIME;
         while sys::share_memory(notice.pid, parent) == Some(true) && Instant::now() < end {
             std::thread::sleep(LOOK_PAUSE);
         }
         let [at, ..] = notice.args;
-        let _ = sys::write_memory(parent, at, &path);
+        let _ = rustix::io::pwrite(memory, &path, at);
     }
 }
 
 /// A replaced path in memory that the parent of the caller shares.
 struct PathOfParent {
     parent: i32,
+    /// The memory itself. The number of a process that has ended can belong to another one.
+    memory: OwnedFd,
     /// The bytes of the path, with a NUL byte.
     path: Vec<u8>,
 }
@@ -93,6 +95,13 @@ fn replaced_path(shared: &MonitorState, notice: &SeccompNotice) -> Option<Option
     }
     let process = caller.status("Tgid:").ok()?.parse().ok()?;
     let parent = caller.parent()?;
+    let memory = openat(
+        &shared.processes,
+        format!("{parent}/mem"),
+        OFlags::WRONLY | OFlags::CLOEXEC,
+        Mode::empty(),
+    );
+    let memory = memory.ok()?;
     let is_shared = sys::share_memory(notice.pid, parent)?;
     // This check comes last. It proves that the monitor has read and now writes the memory
     // of the caller.
@@ -102,7 +111,7 @@ fn replaced_path(shared: &MonitorState, notice: &SeccompNotice) -> Option<Option
     }
     sys::write_memory(notice.pid, at, &door).ok()?;
     let path = given.into_iter().chain([0]).take(door.len()).collect();
-    Some(is_shared.then_some(PathOfParent { parent, path }))
+    Some(is_shared.then_some(PathOfParent { parent, memory, path }))
 }
 
 /// True if the plan has a door for the program at a path that the caller gave.

@@ -22,10 +22,23 @@ when({"Bash": {
 }})
 "#;
 
+/// Starts a program with `posix_spawn`, which shares the memory with the new process, and
+/// prints the path in this memory.
+const SPAWN: &str = r#"
+import ctypes, os
+libc, path, pid = ctypes.CDLL(None), ctypes.create_string_buffer(b"./gradlew"), ctypes.c_int()
+words = (ctypes.c_char_p * 3)(b"./gradlew", b"x", None)
+environ = ctypes.c_void_p.in_dll(libc, "environ")
+libc.posix_spawn(ctypes.byref(pid), path, None, None, words, environ)
+os.waitpid(pid.value, 0)
+print(path.value)
+"#;
+
 fn machine(m: Machine) -> Machine {
     let m = m.policy(POLICY);
     m.write("secret", "hidden\n");
     m.write(".aws/credentials", "key\n");
+    m.write("app/spawn.py", SPAWN);
     for dir in ["node_modules/.bin", "node_modules/tool", "target/debug", "bin", "web"] {
         m.make_dir(m.project().join(dir));
     }
@@ -66,6 +79,7 @@ fn a_program_of_the_project_runs_in_its_own_sandbox() {
             "sh -c './gradlew x; true'",
             "printf 'all:\\n\\t@./gradlew x\\n' > Makefile; make -s",
             "python3 -c \"import subprocess as s; print(s.run(['./gradlew', 'x']).args)\"",
+            "python3 spawn.py",
             "find . -maxdepth 1 -name gradlew -exec {} x \\;",
         ] {
             let direct = Ran::of(m.command("bash").args(["-c", script])).stdout;
