@@ -18,10 +18,12 @@ use crate::tree::{
 mod find;
 mod key;
 mod load;
+mod statements;
 
 use find::{LocationEnd, PolicyTrees, RuleLocation, TreeStep};
 pub use key::RuleKey;
 pub(crate) use load::binds;
+pub use statements::{define, names_sandbox, without_questions};
 
 /// A policy's source after a change.
 #[derive(Debug, Clone, PartialEq, Eq)]

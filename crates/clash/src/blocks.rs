@@ -6,6 +6,7 @@ use std::path::Path;
 use clash_policy::protect;
 use clash_policy::{Effect, FileCaps, FsRule, NetworkAccess, Sandbox, WriteTarget};
 
+use crate::remedy::Remedy;
 use crate::trace::{BlockEvidence, BlockKind, BlockedAccess, RefusingPart, TraceRecord};
 
 /// A refused access.
@@ -59,7 +60,7 @@ impl BlockFacts {
         let is_file = matches!(block.kind, BlockKind::File | BlockKind::Persistence);
         let request = block.grant.as_ref().filter(|_| is_file);
         let request =
-            request.map(|_| format!("clash request {option} {}", quoted_path(&block.what)));
+            request.map(|_| Remedy::Request { option, what: block.what.clone() }.to_string());
         Some(Self {
             kind: block.kind,
             what: block.what.clone(),
@@ -125,7 +126,6 @@ pub(crate) fn file_block(
         (false, false) => ("read", "r"),
     };
     let name = &sandbox.name;
-    let quoted = quoted_path(&shown);
     let option = if changes { "--write" } else { "--read" };
     let mut facts = BlockFacts {
         kind: BlockKind::File,
@@ -135,8 +135,11 @@ pub(crate) fn file_block(
         rule: sandbox.span.to_string(),
         why: "none of its rules grants it".to_owned(),
         nearby: nearby(sandbox, changes),
-        grant: Some(format!("clash sandbox allow {name} {letters} {quoted}")),
-        request: Some(format!("clash request {option} {quoted}")),
+        grant: Some(
+            Remedy::SandboxAllow { sandbox: name.clone(), right: letters, what: shown.clone() }
+                .to_string(),
+        ),
+        request: Some(Remedy::Request { option, what: shown }.to_string()),
         is_by_rule: false,
     };
     if let Some(kept) = kept {
@@ -231,7 +234,9 @@ pub(crate) fn host_block(sandbox: &Sandbox, host: &str) -> BlockFacts {
         }
     };
     let known = !host.is_empty();
-    let quoted = clash_shell::quoted_argument(host);
+    let what = || host.to_owned();
+    let grant = || Remedy::SandboxAllow { sandbox: name.clone(), right: "host", what: what() };
+    let request = || Remedy::Request { option: "--host", what: what() };
     BlockFacts {
         kind: BlockKind::Host,
         what: if known { host.to_owned() } else { "the network".to_owned() },
@@ -240,8 +245,8 @@ pub(crate) fn host_block(sandbox: &Sandbox, host: &str) -> BlockFacts {
         rule: sandbox.span.to_string(),
         why: why.to_owned(),
         nearby,
-        grant: known.then(|| format!("clash sandbox allow {name} host {quoted}")),
-        request: known.then(|| format!("clash request --host {quoted}")),
+        grant: known.then(|| grant().to_string()),
+        request: known.then(|| request().to_string()),
         is_by_rule: false,
     }
 }
@@ -252,13 +257,5 @@ pub(crate) fn shorten(path: &Path, home: &Path) -> String {
         Ok(below) if below.as_os_str().is_empty() => "~".to_owned(),
         Ok(below) => format!("~/{}", below.display()),
         Err(_) => path.display().to_string(),
-    }
-}
-
-/// A path as a word of a shell, which expands `~`.
-fn quoted_path(shown: &str) -> String {
-    match shown.strip_prefix("~/") {
-        Some(below) => format!("~/{}", clash_shell::quoted_argument(below)),
-        None => clash_shell::quoted_argument(shown),
     }
 }

@@ -20,6 +20,8 @@ pub(crate) const PATH: &str = "PATH";
 pub(crate) const GIT_EXEC_PATH: &str = "GIT_EXEC_PATH";
 /// Switches colour off in the output.
 pub(crate) const NO_COLOR: &str = "NO_COLOR";
+/// The kind of the terminal.
+pub(crate) const TERM: &str = "TERM";
 
 /// How wide lines for people are; default the terminal's width, in a pipe no limit.
 pub(crate) const COLUMNS: &str = "COLUMNS";

@@ -159,6 +159,25 @@ impl ShownUse {
     }
 }
 
+/// The hosts and ports that the words of a command line name: the addresses of programs that
+/// fetch, and every address with a scheme.
+pub(crate) fn hosts_named(line: &str) -> Vec<(String, u16)> {
+    let mut found = Vec::new();
+    for command in find_commands(line) {
+        let Some((program, words)) = command.words.split_first() else { continue };
+        let fetches =
+            program.known().and_then(program_name).is_some_and(|it| FETCHERS.contains(&it));
+        let words = words.iter().filter_map(|word| word.known());
+        let words = words.filter(|word| !word.starts_with('-'));
+        for place in words.filter(|word| fetches || word.contains("://")).filter_map(host_of) {
+            if !found.contains(&place) {
+                found.push(place);
+            }
+        }
+    }
+    found
+}
+
 /// The files and hosts that the words of a command name. Empty for every program that is in
 /// none of the four tables. Options are skipped with their first word only.
 fn uses_of(at: &ForeseenAt<'_>, command: &ShellCommand) -> Vec<ShownUse> {

@@ -1,6 +1,6 @@
 //! clash: every action a coding agent takes runs in its own sandbox.
 //!
-//! [`run`] is the whole program: `main.rs` calls it, and nothing else is public. An
+//! [`run`] is the whole program: `main.rs` calls it. [`show_dashboard`] is `clash-watch`. An
 //! agent calls `hook`, `exec` and `sandbox exec` for every action, so [`run`] looks for
 //! these words before it builds the command line parser. The parser alone takes as long
 //! as the rest of a hook call.
@@ -11,6 +11,7 @@ mod caches;
 mod caseless;
 mod cmd;
 mod compiler;
+mod dashboard;
 mod decision;
 mod dirs;
 mod doors;
@@ -29,6 +30,7 @@ mod permit;
 mod policy;
 mod project_root;
 mod questions;
+mod remedy;
 mod replace_file;
 mod rights;
 mod rooms;
@@ -66,6 +68,12 @@ pub fn run(args: &[OsString]) -> u8 {
         [_, verb] if verb == ssh_agent::filter::VERB => ssh_agent::filter::main(),
         _ => cmd::main(args),
     }
+}
+
+/// Runs the screen of `clash watch` until the user closes it, and returns the exit status.
+#[must_use]
+pub fn show_dashboard() -> u8 {
+    dashboard::main()
 }
 
 /// True without arguments too: then the parser explains the command.

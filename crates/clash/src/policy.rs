@@ -144,6 +144,7 @@ impl LoadedPolicy {
 }
 
 /// The policy files that may exist, highest precedence first.
+#[derive(Clone)]
 pub(crate) struct PolicyFiles {
     candidates: Vec<(LayerKind, PathBuf)>,
     /// About the project's policy; every other file is trusted.

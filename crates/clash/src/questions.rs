@@ -24,6 +24,7 @@ use clash_policy::fnv::fnv_hash;
 use serde::{Deserialize, Serialize};
 
 use crate::dirs::{Dirs, create_private, write_private};
+use crate::remedy::Remedy;
 use crate::session::Session;
 
 /// The time for an answer. Agents end a command after two minutes on their own.
@@ -69,6 +70,9 @@ pub(crate) struct LiveQuestion {
     pub(crate) project: PathBuf,
     /// The directory of the command; of a host, the project.
     pub(crate) directory: PathBuf,
+    /// The command with which the user allows it from now on; `None` if no rule can.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) remedy: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
@@ -101,16 +105,19 @@ pub(crate) enum QuestionOutcome {
 
 impl QuestionOutcome {
     /// The reason of a refusal, as the end of a sentence. Empty for a yes.
-    pub(crate) fn why_refused(self) -> &'static str {
-        match self {
+    pub(crate) fn why_refused(self) -> String {
+        let why = match self {
+            Self::Unheard => {
+                return format!("nothing listens for questions (`{}` does)", Remedy::Watch);
+            }
             Self::Allowed => "",
             Self::Denied => "the answer was no",
-            Self::Unheard => "nothing listens for questions (`clash asks --follow` does)",
             Self::TimedOut => "no answer came in time",
             Self::Abandoned => "the command has ended",
             Self::TooMany => "too many questions wait already",
             Self::TooLong => "it is too long for a question",
-        }
+        };
+        why.to_owned()
     }
 }
 
@@ -387,6 +394,7 @@ mod tests {
             chain: format!("make → {subject}"),
             project: PathBuf::from("/app"),
             directory: PathBuf::from("/app/web"),
+            remedy: None,
         }
     }
 

@@ -6,7 +6,9 @@ use clash_policy::rule::LayerKind;
 use clash_policy::text::is_hidden;
 use clash_policy::tool::{ToolKind, canonical};
 use clash_policy::{Action, Effect, FileCaps, PolicySpan};
-use clash_shell::{command_line, quoted_argument};
+use clash_shell::command_line;
+
+use crate::remedy::{PolicyScope, Remedy};
 
 /// The reason of a decision in one line. It names the rule, so that the user knows what to
 /// change.
@@ -116,13 +118,19 @@ pub(crate) fn way_on(decision: &Decision, action: &Action) -> Option<String> {
     let by_sandbox = part.judged.as_ref().filter(|judged| judged.effect == part.effect);
     let command = match (&part.cause, by_sandbox) {
         (DecisionCause::Rule { untrusted: true, .. }, _) => {
-            return Some("the user trusts the project's policy with: clash trust".to_owned());
+            return Some(format!("the user trusts the project's policy with: {}", Remedy::Trust));
         }
-        (DecisionCause::Rule { layer: LayerKind::Managed, .. } | DecisionCause::Cage, _) => {
-            return None;
-        }
+        (
+            DecisionCause::Rule { layer: LayerKind::Managed | LayerKind::Session, .. }
+            | DecisionCause::Cage,
+            _,
+        ) => return None,
         (_, Some(judged)) => sandbox_command(part, judged, action)?,
-        _ => policy_command(part, action)?,
+        // No rule of the user lifts a rule of the project.
+        (DecisionCause::Rule { layer: LayerKind::Project, .. }, _) => {
+            policy_command(part, action, PolicyScope::Project)?
+        }
+        _ => policy_command(part, action, PolicyScope::User)?,
     };
     Some(format!("the user allows it with: {command}"))
 }
@@ -132,29 +140,76 @@ fn sandbox_command(
     part: &DecisionPart,
     judged: &SandboxJudgement,
     action: &Action,
-) -> Option<String> {
-    let sandbox = part.sandbox.as_deref()?;
+) -> Option<Remedy> {
+    let sandbox = part.sandbox.clone()?;
     if judged.caps.is_empty() {
-        return policy_command(part, action);
+        return policy_command(part, action, PolicyScope::User);
     }
     let changes = judged.caps.intersects(FileCaps::CHANGE);
-    let letters = if changes { "rw" } else { "r" };
-    Some(format!("clash sandbox allow {sandbox} {letters} {}", quoted_argument(&part.what)))
+    let right = if changes { "rw" } else { "r" };
+    Some(Remedy::SandboxAllow { sandbox, right, what: part.what.clone() })
 }
 
 /// The command that adds a rule for the action.
-fn policy_command(part: &DecisionPart, action: &Action) -> Option<String> {
+fn policy_command(part: &DecisionPart, action: &Action, scope: PolicyScope) -> Option<Remedy> {
     let (tool, kind) = canonical(&action.tool);
+    let tool = tool.to_owned();
     Some(match kind {
         ToolKind::Shell => {
-            let words = rule_words(&part.what)?;
-            format!("clash policy allow -- {}", command_line(&words))
+            if is_unnameable(part) {
+                return Some(Remedy::AllowLast);
+            }
+            let words = words_to_allow(part, &part.what)?;
+            Remedy::PolicyAllow { words: command_line(&words), sandbox: None, scope }
         }
         ToolKind::File | ToolKind::Host => {
-            format!("clash policy allow --tool {tool} -- {}", quoted_argument(&part.what))
+            Remedy::PolicyAllowTool { tool, what: Some(part.what.clone()), scope }
         }
-        ToolKind::Other => format!("clash policy allow --tool {}", quoted_argument(tool)),
+        ToolKind::Other => Remedy::PolicyAllowTool { tool, what: None, scope },
     })
+}
+
+/// True if no rule about the words of the command would allow it: the words are not certain,
+/// or an agent can steer the program.
+fn is_unnameable(part: &DecisionPart) -> bool {
+    let doubtful = matches!(part.cause, DecisionCause::Rule { doubtful: true, .. });
+    part.steered.is_some() || part.opaque.is_some() || doubtful
+}
+
+/// The words of a rule that allows the command: its program and subcommand, or the words of
+/// the rule that decided if they say more, for example `rm -r`.
+fn words_to_allow(part: &DecisionPart, line: &str) -> Option<Vec<String>> {
+    let (ruled, plain) = (ruled_words(part), rule_words(line));
+    let count = |words: &Option<Vec<String>>| words.as_ref().map_or(0, Vec::len);
+    if count(&ruled) >= count(&plain) { ruled } else { plain }
+}
+
+/// The words of the rule that decided, for example `rm -r`. `None` for a default and for a
+/// rule with patterns.
+fn ruled_words(part: &DecisionPart) -> Option<Vec<String>> {
+    let DecisionCause::Rule { trail, .. } = &part.cause else { return None };
+    let words = trail.get(1..).filter(|words| !words.is_empty())?;
+    let plain =
+        |word: &String| word.chars().all(|c| c.is_ascii_alphanumeric() || "-_.+:".contains(c));
+    words.iter().all(plain).then(|| words.to_vec())
+}
+
+/// The command that changes the rule behind a decision about a command line, in this
+/// sandbox. `None` if the words are not certain.
+pub(crate) fn rule_remedy(
+    part: &DecisionPart,
+    line: &str,
+    sandbox: Option<String>,
+) -> Option<Remedy> {
+    let words = words_to_allow(part, line).filter(|_| !is_unnameable(part))?;
+    Some(Remedy::PolicyAllow { words: command_line(&words), sandbox, scope: PolicyScope::User })
+}
+
+/// The command that adds a rule about a command line, in this sandbox. `None` if a rule
+/// cannot name it.
+pub(crate) fn command_remedy(line: &str, sandbox: Option<String>) -> Option<Remedy> {
+    let words = command_line(&rule_words(line)?);
+    Some(Remedy::PolicyAllow { words, sandbox, scope: PolicyScope::User })
 }
 
 /// The words by which a rule names a command: the program and its subcommand.

@@ -13,6 +13,7 @@ use clash_policy::{Effect, FileCaps, NetworkAccess, Sandbox};
 use crate::blocks::BlockFacts;
 use crate::dirs::Dirs;
 use crate::policy::LoadedPolicy;
+use crate::remedy::Remedy;
 use crate::rooms::{RoomRecord, RunningRoom};
 use crate::say::brief;
 use clash_agents::{Agent, QuestionSupport};
@@ -55,8 +56,8 @@ pub(crate) fn at_start(
         tmp.display()
     ));
     text.push_str(
-        " A refusal names its rule and the way on: an alternative inside the rights, a request to \
-         the user (`clash request`), or to stop. Do not look for a way around it.",
+        " A refusal names its rule and the way on: another form that works, an alternative inside \
+         the rights, a request to the user, or to stop. Do not look for a way around it.",
     );
     // Only the settings are read: no hook learns the agent's command line.
     if let Some(problem) =
@@ -176,7 +177,8 @@ pub(crate) fn about_rooms(rooms: &[RunningRoom]) -> String {
         let command = brief(command);
         format!(
             "clash: a process is still running in room {id} (`{command}`{ports}). It goes on \
-             until the session ends; `clash stop {id}` in a terminal ends it"
+             until the session ends; `{}` in a terminal ends it",
+            Remedy::Stop { room: id.clone() }
         )
     };
     rooms.iter().map(about).collect::<Vec<_>>().join("\n")

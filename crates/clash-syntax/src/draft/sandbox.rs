@@ -94,6 +94,13 @@ impl SandboxDraft {
         }
     }
 
+    /// The formatted statement that defines the sandbox.
+    pub fn source(&self) -> String {
+        let mut out = String::new();
+        self.write(&mut out);
+        crate::fmt::format(&out).unwrap_or(out)
+    }
+
     /// Appends the sandbox before formatting. Empty parts are left out.
     pub(super) fn write(&self, out: &mut String) {
         comment(out, &self.comment, "");

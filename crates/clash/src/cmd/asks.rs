@@ -8,6 +8,7 @@ use serde_json::json;
 use super::unless_closed;
 use crate::dirs::Dirs;
 use crate::questions::{self, LiveAnswer, QuestionListener, WaitingQuestion};
+use crate::remedy::Remedy;
 use crate::ui::{CommandOutput, Failure, TextTone};
 use crate::{exit, say};
 
@@ -88,8 +89,9 @@ impl AnswerArgs {
     /// Answers one waiting question. Fails if it does not wait any more.
     pub(crate) fn run(self, out: &mut CommandOutput) -> Result<u8, Failure> {
         let dirs = Dirs::from_env()?;
-        let answered = questions::answer(&dirs, &self.id, self.answer)
-            .map_err(|error| Failure::new(error).hint("clash asks"))?;
+        let answered = questions::answer(&dirs, &self.id, self.answer).map_err(|error| {
+            Failure::new(error).hint(format!("`{}` shows the questions that wait", Remedy::Asks))
+        })?;
         let said = match self.answer {
             LiveAnswer::Once => "allowed once",
             LiveAnswer::Session => "allowed for this session",
@@ -114,6 +116,8 @@ fn show(out: &mut CommandOutput, waiting: &WaitingQuestion) -> std::io::Result<(
     out.line(format!("  started by: {}", say::brief(&question.chain)))?;
     let place = say::one_line(&question.directory.to_string_lossy());
     out.line(format!("  in {place}, sandbox {}", say::one_line(&question.sandbox)))?;
-    let session = if waiting.session.is_some() { "session|" } else { "" };
-    out.line(format!("  clash answer {} once|{session}deny", waiting.id))
+    let answers = [Some("once"), waiting.session.as_ref().map(|_| "session"), Some("deny")];
+    answers.into_iter().flatten().try_for_each(|answer| {
+        out.line(format!("  {}", Remedy::Answer { id: waiting.id.clone(), answer }))
+    })
 }

@@ -19,6 +19,7 @@ mod show_json;
 mod status;
 mod stop;
 mod trust;
+mod watch;
 mod wiring;
 
 pub(crate) use sandbox::hint_for_name;
@@ -30,6 +31,7 @@ use clap::{Parser, Subcommand};
 
 use crate::dirs::{Dirs, project_of};
 use crate::exit;
+use crate::remedy::Remedy;
 use crate::ui::{CommandOutput, Failure};
 
 /// Every action a coding agent takes runs in its own sandbox, chosen by a short
@@ -67,6 +69,7 @@ enum ClashVerb {
     Net(net::Args),
     Sandbox(sandbox::Args),
     Cache(cache::Args),
+    Watch(watch::Args),
     Asks(asks::AsksArgs),
     Answer(asks::AnswerArgs),
     Ps(ps::Args),
@@ -140,6 +143,7 @@ impl ClashVerb {
             Self::Session(args) => args.run(out),
             Self::Net(args) => args.run(out),
             Self::Cache(args) => args.run(out),
+            Self::Watch(args) => args.run(),
             Self::Asks(args) => args.run(out),
             Self::Answer(args) => args.run(out),
             Self::Ps(args) => args.run(out),
@@ -158,7 +162,10 @@ impl ClashVerb {
 
 fn request_failure() -> Failure {
     Failure::new("no hook of an agent has answered this request, so it gives no right").hint(
-        "an agent asks so: clash request --read PATH -- COMMAND; you allow it with clash sandbox allow",
+        format!(
+            "only an agent asks so, through its hook; `{}` allows what was refused last",
+            Remedy::AllowLast
+        ),
     )
 }
 

@@ -30,6 +30,7 @@ use crate::doors::door_program;
 use crate::in_force::PolicySandboxes;
 use crate::launcher::{self, HostileSettingsError, LauncherError, refuse_hostile_settings};
 use crate::policy::LoadedPolicy;
+use crate::remedy::Remedy;
 use crate::session::sessions_dir;
 use crate::ui::Failure;
 use crate::{env, exit};
@@ -150,8 +151,8 @@ fn how_confined(nesting: Option<&Result<(), NestingError>>, known: Option<&Agent
             "each action is judged and confined on its own inside, without a room of its own: {why}"
         ),
         (None, Some(Agent { name, .. })) => format!(
-            "its actions are not judged, this room is all that confines them; \
-             `clash install --agent {name}` has them judged"
+            "its actions are not judged, this room is all that confines them; `{}` has them judged",
+            Remedy::Install { agent: (*name).to_owned() }
         ),
         (None, None) => "its actions are not judged, this room is all that confines them".into(),
     }

@@ -13,6 +13,7 @@ use super::wiring::{AgentWiring, SettingsContent};
 use super::{dirs_and_project, unless_closed};
 use crate::dirs::Dirs;
 use crate::policy::LoadedPolicy;
+use crate::remedy::Remedy;
 use crate::story::ActionStory;
 use crate::ui::{CommandOutput, Failure, TextTone};
 use crate::{env, exit, say};
@@ -132,7 +133,7 @@ fn agent_state(dirs: &Dirs, project: &Path, agent: &Agent) -> Option<AgentState>
             }
             _ => {
                 "this project works against clash: what it does here may not be judged, \
-                 and `clash run` does not start it"
+                 and clash starts no whole agent here"
             }
         };
         let state = told("wired", commands.to_owned(), Vec::new());
@@ -152,7 +153,7 @@ fn agent_state(dirs: &Dirs, project: &Path, agent: &Agent) -> Option<AgentState>
             "cannot be tried out inside a sandbox of clash".to_owned()
         }
         TrialOutcome::Failed(why) => {
-            let fix = Some("clash doctor".to_owned());
+            let fix = Some(Remedy::Doctor.to_string());
             let details = vec![WiringProblem { what: why, fix }];
             return told("wired, but a trial failed", NOT_CONFINED.to_owned(), details);
         }
@@ -230,7 +231,8 @@ impl StatusScreen {
             }
         }
         if self.agents.is_empty() {
-            line(name, "none found; `clash install --agent AGENT` puts clash in front of one")?;
+            let install = Remedy::Install { agent: clash_agents::DEFAULT_AGENT.to_owned() };
+            line(name, &format!("none found; `{install}` puts clash in front of one"))?;
         }
         line("machine", &describe_machine(&self.host))?;
         let mut name = "blocked";

@@ -3,6 +3,7 @@
 use super::unless_closed;
 use crate::dirs::Dirs;
 use crate::exit;
+use crate::remedy::Remedy;
 use crate::rooms::{self, RoomRecord};
 use crate::session::name_of;
 use crate::ui::{CommandOutput, Failure};
@@ -43,7 +44,7 @@ impl Args {
         let is_stopped = |id: &&String| stopped.iter().any(|record| record.id == **id);
         match self.rooms.iter().find(|id| !is_stopped(id)) {
             Some(id) => Err(Failure {
-                hint: Some("`clash ps` lists the rooms that run".to_owned()),
+                hint: Some(format!("`{}` lists the rooms that run", Remedy::Ps)),
                 ..Failure::new(format!("there is no room `{id}`"))
             }),
             None => Ok(exit::OK),

@@ -19,6 +19,7 @@ use super::{dirs_and_project, unless_closed};
 use crate::dirs::{Dirs, write_private};
 use crate::exit;
 use crate::policy::{LoadedPolicy, PolicyFiles};
+use crate::remedy::Remedy;
 use crate::say;
 use crate::ui::{CommandOutput, Failure, TextTone, confirm};
 
@@ -77,8 +78,10 @@ impl Args {
             sources: policy.sources,
         };
         write_private(&file, &serde_json::to_vec(&record)?).map_err(|error| {
-            Failure::new(format!("cannot write {}: {error}", file.display()))
-                .hint("no command in a sandbox can do this; run `clash trust` in your own terminal")
+            Failure::new(format!("cannot write {}: {error}", file.display())).hint(format!(
+                "no command in a sandbox can do this; run `{}` in your own terminal",
+                Remedy::Trust
+            ))
         })?;
         unless_closed(out.line(format!("{} is trusted", project.display())))
     }
@@ -100,7 +103,7 @@ fn load_policies(
     };
     if std::fs::symlink_metadata(&file).is_err() {
         return Err(Failure::new(format!("there is no policy {}", file.display()))
-            .hint("`clash trust` is for policies that come with a project"));
+            .hint("only the policy that comes with a project needs trust"));
     }
     let (trusted, report) = PolicyFiles::in_force(dirs, project, None).trusting().check()?;
     match (trusted, report.project) {

@@ -11,6 +11,7 @@ use crate::approval::{ApprovalSlip, OWN_SANDBOX};
 use crate::blocks::BlockFacts;
 use crate::observed::{self, EndedCommand};
 use crate::policy::LoadedPolicy;
+use crate::remedy::Remedy;
 use crate::trace::{self, BlockEvidence, RefusingPart, TraceEvent, TraceRecord};
 use crate::{judged, rooms, tell, watch};
 
@@ -147,12 +148,15 @@ impl HookCall<'_> {
                 let title = self.agent.title;
                 return Ok(Some(format!(
                     "clash: nothing ran: no command of clash can start in the sandbox of {title} \
-                     itself; run `clash doctor`"
+                     itself; run `{}`",
+                    Remedy::Doctor
                 )));
             }
-            let text = "clash: this command did not run in its sandbox: another hook or setting \
-                        replaced it, or it never started; run `clash doctor`";
-            return Ok(Some(text.to_owned()));
+            return Ok(Some(format!(
+                "clash: this command did not run in its sandbox: another hook or setting replaced \
+                 it, or it never started; run `{}`",
+                Remedy::Doctor
+            )));
         }
         let user = self.dirs.for_agents();
         if let Some(problem) = (self.agent.hostile)(&user, &self.session.project) {

@@ -226,7 +226,7 @@ impl RoomDoors<'_> {
                 by: RefusingPart::Broker,
                 known: BlockEvidence::Seen,
                 program: None,
-                grant: Some(format!("clash policy allow -- {line}")),
+                grant: say::command_remedy(line, None).map(|remedy| remedy.to_string()),
             }),
             ..self.context.new_record(session, TraceEvent::Block)
         };
@@ -378,6 +378,9 @@ impl RoomDoors<'_> {
         let session = self.context.session.as_ref();
         let sandbox = decision.decisive().and_then(|part| part.sandbox.clone());
         let sandbox = sandbox.unwrap_or_else(|| self.room.name.clone());
+        let remedy = decision
+            .decisive()
+            .and_then(|part| say::rule_remedy(part, asked.line, Some(sandbox.clone())));
         let question = LiveQuestion {
             kind: QuestionKind::Command,
             subject: asked.line.to_owned(),
@@ -386,6 +389,7 @@ impl RoomDoors<'_> {
             chain: asked.shown.to_owned(),
             project: self.context.project.clone(),
             directory: asked.cwd.map(Path::to_path_buf).unwrap_or_default(),
+            remedy: remedy.as_ref().map(ToString::to_string),
         };
         let dirs = &self.context.dirs;
         let why = match questions::ask(dirs, session, &question, MAX_ANSWER_TIME, is_abandoned) {
@@ -397,10 +401,8 @@ impl RoomDoors<'_> {
             Ok(outcome) => outcome.why_refused().to_owned(),
             Err(error) => error.to_string(),
         };
-        let line = say::brief(asked.line);
-        Err(format!(
-            "{reason}; {why}; to allow it: `clash policy allow --sandbox {sandbox} -- {line}`"
-        ))
+        let remedy = remedy.map(|it| format!("; to allow it: `{it}`")).unwrap_or_default();
+        Err(format!("{reason}; {why}{remedy}"))
     }
 
     /// True if a rule refuses some arguments of a program, or asks about them.

@@ -14,6 +14,7 @@ use crate::dirs::NoHomeError;
 use crate::doors::DoorError;
 use crate::exit;
 use crate::policy::PolicyError;
+use crate::remedy::Remedy;
 use crate::session::SessionError;
 use crate::trace::TraceError;
 use crate::ui;
@@ -84,14 +85,15 @@ impl LauncherError {
             Self::NoPlan { refusal, .. } => refusal.hint(),
             Self::HostileSettings(_) => Some(HostileSettingsError::HINT.to_owned()),
             Self::NoSession => {
-                Some("something switches its hooks off; `clash doctor` says what".to_owned())
+                Some(format!("something switches its hooks off; `{}` says what", Remedy::Doctor))
             }
             Self::NoSandbox { name, known } => {
                 let known: Vec<&str> = known.iter().map(String::as_str).collect();
                 Some(hint_for_name(name, &known))
             }
             Self::Launch { error: LaunchError::NotExecutable { .. }, sandbox } => {
-                Some(format!("`clash sandbox show {sandbox}` lists what it may execute"))
+                let show = Remedy::SandboxShow { sandbox: sandbox.clone() };
+                Some(format!("`{show}` lists what it may execute"))
             }
             _ => None,
         }

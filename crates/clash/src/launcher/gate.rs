@@ -17,6 +17,7 @@ use super::RequestedCommand;
 use super::context::LaunchContext;
 use crate::blocks::host_block;
 use crate::questions::{self, LiveQuestion, MAX_ANSWER_TIME, QuestionKind, QuestionOutcome};
+use crate::remedy::Remedy;
 use crate::trace::{BlockEvidence, RefusingPart, TraceEvent, TraceRecord, TracedConnection};
 use crate::{env, say};
 
@@ -114,27 +115,20 @@ fn refusal(
         Denial::NotApproved => format!("was not approved for sandbox `{name}`"),
         denial => format!("is refused in sandbox `{name}`: {denial}"),
     };
-    let remedy = match (denial, &record.name, record.address) {
-        (Denial::Kind(_) | Denial::Own, _, Some(address)) => {
-            format!("; to allow this address: clash sandbox allow {name} host {address}")
-        }
-        (Denial::Name | Denial::NotApproved, Some(host), _) => {
-            format!(
-                "; to allow it: clash sandbox allow {name} host {}",
-                with_port(host, record.port)
-            )
-        }
-        (Denial::Port, Some(host), _) => {
-            format!(
-                "; to allow it: clash sandbox allow {name} host {}",
-                with_port(host, record.port)
-            )
+    let (for_what, to) = match (denial, &record.name, record.address) {
+        (Denial::Kind(_) | Denial::Own, _, Some(address)) => ("this address", address.to_string()),
+        (Denial::Name | Denial::NotApproved | Denial::Port, Some(host), _) => {
+            ("it", with_port(host, record.port))
         }
         (Denial::Unpinned, _, Some(address)) => {
-            let at = with_port(&address.to_string(), record.port);
-            format!("; to allow it: clash sandbox allow {name} host {at}")
+            ("it", with_port(&address.to_string(), record.port))
         }
-        _ => String::new(),
+        _ => ("", String::new()),
+    };
+    let grant = || Remedy::SandboxAllow { sandbox: name.clone(), right: "host", what: to.clone() };
+    let remedy = match for_what {
+        "" => String::new(),
+        what => format!("; to allow {what}: {}", grant()),
     };
     format!("{program} → {host} {what}; allowed: {}{remedy}", allowed(sandbox))
 }
@@ -227,6 +221,11 @@ impl GateService for GateLedger<'_> {
             Some(port) => format!("{}:{port}", question.host),
             None => question.host.clone(),
         };
+        let remedy = Remedy::SandboxAllow {
+            sandbox: self.sandbox.name.clone(),
+            right: "host",
+            what: question.host.clone(),
+        };
         let live = LiveQuestion {
             kind: QuestionKind::Host,
             subject: question.host.clone(),
@@ -235,6 +234,7 @@ impl GateService for GateLedger<'_> {
             chain: program,
             project: self.context.project.clone(),
             directory: self.context.project.clone(),
+            remedy: Some(remedy.to_string()),
         };
         let dirs = &self.context.dirs;
         let session = self.context.session.as_ref();

@@ -50,7 +50,7 @@ fn init_names_each_toolchain_and_its_file() {
     generating policy with: rust, node, git (moderate)
     wrote ~/.config/clash/policy.star
     `clash policy show` shows what holds, `clash policy undo` takes it back.
-    No agent is wired yet: `clash install --agent NAME`.
+    No agent is wired yet: `clash install --agent claude` wires one.
     ");
     assert!(policy(&m).contains("# its files name npm.example"), "{}", policy(&m));
 }

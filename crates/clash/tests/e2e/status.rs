@@ -26,7 +26,7 @@ fn an_empty_machine_names_the_missing_parts() {
     project   ~/app
     policy    none of your own
     default   ask, in sandbox project
-    agents    none found; `clash install --agent AGENT` puts clash in front of one
+    agents    none found; `clash install --agent claude` puts clash in front of one
     blocked   nothing so far
     ");
 }

@@ -68,6 +68,7 @@ pub(crate) fn clash() -> &'static Path {
                 copy_program(&built, &path);
             }
         }
+        copy_program(env!("CARGO_BIN_EXE_clash-watch"), dir.path().join("clash-watch"));
         let path = dir.path().join("clash");
         (dir, path)
     });

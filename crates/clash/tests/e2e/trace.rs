@@ -1,6 +1,6 @@
 //! The trace has every record, whole and in order.
 
-mod blocks;
+pub(crate) mod blocks;
 
 use std::process::Stdio;
 

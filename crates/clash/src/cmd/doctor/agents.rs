@@ -4,6 +4,7 @@ use super::super::install::{is_current, is_here};
 use super::super::wiring::trial::{HARMLESS, TrialOutcome};
 use super::super::wiring::{AgentWiring, SettingsContent, SettingsFile};
 use super::{DoctorContext, DoctorFinding, DoctorPage};
+use crate::remedy::Remedy;
 use clash_agents::wiring::InstallScope;
 use clash_agents::{AGENTS, Agent, ConfinementMethod, WiringProblem};
 
@@ -17,14 +18,19 @@ pub(super) fn sections(scene: &DoctorContext) -> DoctorPage {
         return found;
     }
     let none = DoctorFinding::note("no agent asks clash, and none is found on this machine");
-    vec![("agents", vec![none.fix(Some("clash install --agent AGENT".to_owned()))])]
+    vec![(
+        "agents",
+        vec![none.fix(Some(
+            Remedy::Install { agent: clash_agents::DEFAULT_AGENT.to_owned() }.to_string(),
+        ))],
+    )]
 }
 
 /// The findings about one agent; none if it is neither wired nor on this machine. Runs the
 /// agent's hooks if its settings are sound.
 fn check_agent(scene: &DoctorContext, agent: &Agent) -> Vec<DoctorFinding> {
     let DoctorContext { dirs, project, .. } = scene;
-    let install = || Some(format!("clash install --agent {}", agent.name));
+    let install = || Some(Remedy::Install { agent: agent.name.to_owned() }.to_string());
     let mut findings = Vec::new();
     let wiring = AgentWiring::read(dirs, agent, &InstallScope::User);
     findings.extend(check_settings_files(&wiring, agent));
@@ -61,9 +67,8 @@ fn check_agent(scene: &DoctorContext, agent: &Agent) -> Vec<DoctorFinding> {
     }
     let cwd = std::env::current_dir().unwrap_or_default();
     if let Some(problem) = agent.against(&dirs.for_agents(), project, &cwd) {
-        let fix =
-            "remove it from the project's settings; until then `clash run` starts nothing here"
-                .to_owned();
+        let fix = "remove it from the project's settings; until then no whole agent can run here"
+            .to_owned();
         findings.push(DoctorFinding::bad(problem).fix(Some(fix)));
     }
     findings
@@ -72,7 +77,7 @@ fn check_agent(scene: &DoctorContext, agent: &Agent) -> Vec<DoctorFinding> {
 /// Runs the hooks in the settings with junk, which they must block, then with a harmless
 /// command.
 fn try_hooks(scene: &DoctorContext, agent: &Agent, wiring: &AgentWiring) -> Vec<DoctorFinding> {
-    let fix = || Some(format!("clash install --agent {}", agent.name));
+    let fix = || Some(Remedy::Install { agent: agent.name.to_owned() }.to_string());
     if let Err(what) = wiring.blocks_junk(&scene.project) {
         return vec![DoctorFinding::bad(what).fix(fix())];
     }
@@ -102,7 +107,7 @@ fn check_settings_files(wiring: &AgentWiring, agent: &Agent) -> Vec<DoctorFindin
         let is_absent = matches!(content, SettingsContent::Missing | SettingsContent::Others);
         let is_known = is_here(agent) || matches!(content, SettingsContent::Others);
         if is_absent && !wiring.is_wired() && is_known {
-            let fix = format!("clash install --agent {}", agent.name);
+            let fix = Remedy::Install { agent: agent.name.to_owned() }.to_string();
             findings.push(DoctorFinding::note(format!("not installed in {file}")).fix(Some(fix)));
         }
     }

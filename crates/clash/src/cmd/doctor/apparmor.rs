@@ -16,6 +16,7 @@ use clash_sandbox::facts::{HostFacts, RoomSupport};
 use super::super::unless_closed;
 use crate::dirs::Dirs;
 use crate::exit;
+use crate::remedy::Remedy;
 use crate::replace_file::replace;
 use crate::ui::{CommandOutput, Failure, confirm};
 
@@ -164,9 +165,10 @@ pub(super) fn fix(
         }
     };
     if !system.explains(host) {
-        return Err(Failure::new(format!("rooms cannot be made here: {why}")).hint(
-            "AppArmor is not the reason, so doctor cannot fix it; `clash doctor` says more",
-        ));
+        return Err(Failure::new(format!("rooms cannot be made here: {why}")).hint(format!(
+            "AppArmor is not the reason, so it cannot be fixed here; `{}` says more",
+            Remedy::Doctor
+        )));
     }
     let text = profile(programs)?;
     let file = system.profile();
@@ -183,9 +185,9 @@ pub(super) fn fix(
         system.install_with_sudo(&text)?;
     } else {
         return Err(Failure::new("nothing was changed: only root can install the profile")
-            .hint("run the commands above, or `clash doctor --fix` in a terminal"));
+            .hint(format!("run the commands above, or `{}` in a terminal", Remedy::DoctorFix)));
     }
-    unless_closed(out.line("The profile is loaded. `clash doctor` looks again."))
+    unless_closed(out.line(format!("The profile is loaded. `{}` looks again.", Remedy::Doctor)))
 }
 
 /// Prints the reason and the commands.

@@ -6,6 +6,7 @@ use clash_sandbox::host::probe::{ProbeItem, ProbeOutcome, probe};
 use super::apparmor::AppArmorSystem;
 use super::{DoctorContext, DoctorFinding};
 use crate::env;
+use crate::remedy::Remedy;
 
 /// The mechanisms that every sandbox needs.
 const NEEDED: &[&str] = &["landlock", "seccomp filter"];
@@ -23,7 +24,7 @@ pub(super) fn look(scene: &DoctorContext) -> Vec<DoctorFinding> {
                 if NEEDED.contains(&item.name) { DoctorFinding::bad } else { DoctorFinding::note };
             let by_apparmor = blamed && item.name == "room";
             missed(what).fix(if by_apparmor {
-                Some("AppArmor forbids it; `clash doctor --fix` permits it to clash".to_owned())
+                Some(format!("AppArmor forbids it; `{}` permits it to clash", Remedy::DoctorFix))
             } else {
                 hint
             })

@@ -4,6 +4,7 @@ use clash_policy::rule::LayerKind;
 
 use super::{DoctorContext, DoctorFinding};
 use crate::policy::PolicyFiles;
+use crate::remedy::Remedy;
 
 /// A finding for each policy file and its trust. Only the failure, if the policies do not
 /// compile.
@@ -27,7 +28,7 @@ pub(super) fn look(scene: &DoctorContext) -> Vec<DoctorFinding> {
             DoctorFinding::good(what)
         } else {
             let what = format!("{what} is not trusted: its allows count as ask");
-            DoctorFinding::note(what).fix("clash trust".to_owned())
+            DoctorFinding::note(what).fix(Remedy::Trust.to_string())
         });
     }
     if dirs.user_policies.iter().all(|path| path.exists()) {
@@ -37,7 +38,7 @@ pub(super) fn look(scene: &DoctorContext) -> Vec<DoctorFinding> {
     }
     if written.count() == 0 {
         let what = "no policy file: every action asks, approved commands run in sandbox project";
-        findings.push(DoctorFinding::note(what).fix("clash init".to_owned()));
+        findings.push(DoctorFinding::note(what).fix(Remedy::Init.to_string()));
     }
     findings.push(DoctorFinding::good("it compiles"));
     findings

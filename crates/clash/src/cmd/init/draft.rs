@@ -11,6 +11,7 @@ use clash_syntax::draft::{
 use super::posture::Posture;
 use super::presets::{LibraryError, PolicyLibrary};
 use crate::ecosystems::{self, DetectedToolchain, FetchHost, OutsidePath, PathUse};
+use crate::remedy::Remedy;
 
 /// The user's choices, and the findings of `clash init`.
 #[derive(Debug)]
@@ -177,9 +178,10 @@ pub(crate) fn draft(
     // The permissive posture allows every command in the project, so these rules would
     // change nothing.
     if posture != Posture::Permissive {
-        let comment = "Programs for files, interpreters and compilers, in the project: \
-                       `clash policy docs files`.";
-        library_rules.push(LibraryRules { comment: vec![comment.to_owned()], module: "files" });
+        let docs = Remedy::PolicyDocs { name: Some("files".to_owned()) };
+        let comment =
+            format!("Programs for files, interpreters and compilers, in the project: `{docs}`.");
+        library_rules.push(LibraryRules { comment: vec![comment], module: "files" });
         let removal = posture.applied(library.rules("removal")?, None);
         commands.push(group("Removing whole directories.", removal));
     }
@@ -262,9 +264,18 @@ fn expectations(posture: Posture, toolchains: &[ToolchainRules]) -> Vec<(Effect,
 /// The comment at the top of the policy.
 fn head(choices: &PolicyChoices) -> Vec<String> {
     vec![
-        format!("What coding agents may do, by `clash init` ({}). It is yours to change.", choices.posture.word()),
-        "Each command runs in the sandbox named here: X_safe without network, X_full with it.".to_owned(),
-        "`clash policy docs NAME` says what one grants, `clash explain bash \"…\"` what is decided.".to_owned(),
+        format!(
+            "What coding agents may do, by `{}` ({}). It is yours to change.",
+            Remedy::Init,
+            choices.posture.word()
+        ),
+        "Each command runs in the sandbox named here: X_safe without network, X_full with it."
+            .to_owned(),
+        format!(
+            "`{}` shows what one grants, `{}` what is decided.",
+            Remedy::SandboxShow { sandbox: "project".to_owned() },
+            Remedy::Explain,
+        ),
     ]
 }
 

@@ -33,6 +33,7 @@ use super::{dirs_and_project, unless_closed};
 use crate::dirs::Dirs;
 use crate::ecosystems::{self, DetectedProject, DetectedToolchain, ECOSYSTEMS};
 use crate::policy::{LoadedPolicy, PolicyFiles};
+use crate::remedy::Remedy;
 use crate::ui::{CommandOutput, Failure, TextTone, confirm};
 use crate::{env, exit};
 
@@ -261,8 +262,8 @@ impl Args {
                 file.display()
             ))
             .hint(format!(
-                "`clash init --posture {posture} --replace` shows a new policy, writes it after \
-                 a yes and keeps the old one beside it"
+                "`{}` shows a new policy, writes it after a yes and keeps the old one beside it",
+                Remedy::InitReplace { posture: posture.to_owned() }
             )));
         }
         let toolchains = project.collect_rules(wanted)?;
@@ -384,16 +385,15 @@ impl Args {
             }
         }
         if !self.json {
-            let wired = if wanted.agents.is_empty() {
-                "\nNo agent is wired yet: `clash install --agent NAME`."
-            } else {
-                ""
-            };
-            out.line(format!(
-                "`clash policy show` shows what holds, `clash policy undo` takes it back.{wired}"
-            ))?;
+            let (show, undo) = (Remedy::PolicyShow, Remedy::PolicyUndo);
+            out.line(format!("`{show}` shows what holds, `{undo}` takes it back."))?;
+            if wanted.agents.is_empty() {
+                let install = Remedy::Install { agent: clash_agents::DEFAULT_AGENT.to_owned() };
+                out.line(format!("No agent is wired yet: `{install}` wires one."))?;
+            }
             if self.of_project() && !trusts_project(&project.dirs, &project.root)? {
-                out.line("the project's policy is not trusted: `clash trust` makes it count")?;
+                let trust = Remedy::Trust;
+                out.line(format!("the project's policy is not trusted: `{trust}` makes it count"))?;
             }
         }
         Ok(true)
@@ -518,7 +518,7 @@ fn refuse_home(dirs: &Dirs, root: &Path) -> Result<(), Failure> {
          action is refused. Nothing was changed",
         root.display()
     ))
-    .hint("`cd` into a project and run `clash init` there, or `clash init --project DIR`"))
+    .hint(format!("`cd` into a project and run `{}` there", Remedy::Init)))
 }
 
 /// The fields of `--json`: the findings, the choices, and the policy with its changes.

@@ -3,6 +3,7 @@
 use std::io::IsTerminal;
 
 use super::{InstallArgs, unusable};
+use crate::remedy::Remedy;
 use crate::ui::{Failure, confirm};
 use clash_agents::Agent;
 use clash_agents::wiring::{OwnSandbox, WiredFile};
@@ -26,8 +27,9 @@ pub(super) fn switch_off_own_sandbox(
     let explained = format!(
         "{title} has a sandbox of its own ({now}). No command of clash can start in it.\n\
          The change in {}:\n  {change}\n\
-         Clash then confines every command, and `clash uninstall` puts the old value back.",
-        wired.file.display()
+         Clash then confines every command, and `{}` puts the old value back.",
+        wired.file.display(),
+        Remedy::Uninstall
     );
     let agreed = if args.keep_sandbox {
         false

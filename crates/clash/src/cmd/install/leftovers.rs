@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::{cannot_write, remove_if_there};
 use crate::dirs::Dirs;
+use crate::remedy::Remedy;
 use crate::ui::{CommandOutput, Failure, confirm};
 use clash_agents::AGENTS;
 use clash_agents::wiring::InstallScope;
@@ -66,7 +67,7 @@ pub(super) fn print_leftovers(dirs: &Dirs, out: &mut CommandOutput) -> Result<()
         let root = if *kind == LeftoverKind::Machine { ", which only root can remove" } else { "" };
         out.line(format!("  {}  {} ({what}{root})", size_of(path), path.display()))?;
     }
-    Ok(out.line("`clash uninstall --purge` removes it, and asks about your policy.")?)
+    Ok(out.line(format!("`{}` removes it, and asks about your policy.", Remedy::UninstallPurge))?)
 }
 
 /// Removes all files of clash, except the AppArmor profile, which only root can remove.

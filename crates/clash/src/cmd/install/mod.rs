@@ -18,6 +18,7 @@ use super::unless_closed;
 use super::wiring::AgentWiring;
 use super::wiring::trial::TrialOutcome;
 use crate::dirs::{Dirs, project_of};
+use crate::remedy::Remedy;
 use crate::replace_file::replace;
 use crate::settings_backup;
 use crate::ui::{CommandOutput, Failure};
@@ -158,7 +159,7 @@ impl InstallArgs {
             "{some} of {all} agents are not installed: {}",
             failed.join(", ")
         ))
-        .hint("follow the hint of each, then run `clash install` again"))
+        .hint("follow the hint of each, then install again"))
     }
 }
 
@@ -247,7 +248,7 @@ impl InstallJob<'_> {
             }
             TrialOutcome::Failed(why) => {
                 let failure = format!("{title} is wired, but the trial failed: {why}");
-                return Err(Failure::new(failure).hint("`clash doctor` says more"));
+                return Err(Failure::new(failure).hint(format!("`{}` says more", Remedy::Doctor)));
             }
         }
         if let Some(problem) = wiring.own_sandbox {

@@ -16,6 +16,7 @@ pub(crate) use show::find_story;
 
 use super::unless_closed;
 use crate::dirs::Dirs;
+use crate::remedy::Remedy;
 use crate::session::{name_of, sessions_dir};
 use crate::story::{ActionStory, StoryJoiner};
 use crate::trace::chain::{ChainReport, verify};
@@ -206,9 +207,10 @@ fn chosen(dirs: &Dirs, session: Option<&str>, all: bool) -> Result<Vec<PathBuf>,
         return find_session(&sessions, id).map(|found| vec![found]);
     }
     let Some(newest) = sessions.last().cloned() else {
-        return Err(Failure::new("no agent has run with clash yet").hint(
-            "`clash install --agent claude` puts clash between Claude Code and its actions",
-        ));
+        return Err(Failure::new("no agent has run with clash yet").hint(format!(
+            "`{}` puts clash between an agent and its actions",
+            Remedy::Install { agent: clash_agents::DEFAULT_AGENT.to_owned() }
+        )));
     };
     Ok(if all { sessions } else { vec![newest] })
 }
@@ -227,9 +229,9 @@ pub(crate) fn find_session(sessions: &[PathBuf], id: &str) -> Result<PathBuf, Fa
     match found.as_slice() {
         [one] => Ok((*one).clone()),
         [] => Err(Failure::new(format!("there is no session `{id}`"))
-            .hint("`clash session list` shows every session")),
+            .hint(format!("`{}` shows every session", Remedy::SessionList))),
         _ => Err(Failure::new(format!("several sessions begin with `{id}`"))
-            .hint("`clash session list` shows every session")),
+            .hint(format!("`{}` shows every session", Remedy::SessionList))),
     }
 }
 

@@ -7,6 +7,7 @@ use clash_history::day_and_time;
 use super::{find_session, traced_sessions};
 use crate::cmd::unless_closed;
 use crate::dirs::Dirs;
+use crate::remedy::Remedy;
 use crate::say::one_line;
 use crate::story::{ActionStory, StoryJoiner};
 use crate::trace::{self, BlockEvidence, TraceEvent, TraceRecord};
@@ -42,8 +43,10 @@ impl Args {
 /// The action with an id as `clash log` prints it.
 pub(crate) fn find_story(sessions: &[PathBuf], id: &str) -> Result<ActionStory, Failure> {
     let unknown = || {
-        Failure::new(format!("there is no action `{id}`"))
-            .hint("`clash log` prints the id of each action at the beginning of its row")
+        Failure::new(format!("there is no action `{id}`")).hint(format!(
+            "`{}` prints the id of each action at the beginning of its row",
+            Remedy::Log
+        ))
     };
     let (session, number) = id.rsplit_once('.').ok_or_else(unknown)?;
     let number: u64 = number.parse().map_err(|_| unknown())?;

@@ -7,6 +7,7 @@ use clash_protocol::request::CompilerRequest;
 
 use crate::cmd::unless_closed;
 use crate::compiler::{CompilerAnswer, CompilerError, ask_compiler};
+use crate::remedy::Remedy;
 use crate::ui::{CommandOutput, Failure, TextTone};
 
 /// Show the documentation of the language and its library
@@ -30,7 +31,7 @@ impl Args {
             CompilerAnswer::UnknownName { message, nearest } => {
                 let hint = match nearest {
                     Some(name) => format!("did you mean `{name}`?"),
-                    None => "`clash policy docs` lists everything".to_owned(),
+                    None => format!("`{}` lists everything", Remedy::PolicyDocs { name: None }),
                 };
                 return Err(Failure::new(message).hint(hint));
             }

@@ -11,12 +11,14 @@ use clash_syntax::edit::{self, RuleKey};
 use serde_json::{Map, Value};
 
 use super::change::{ChangeOptions, FileChange, carry_out, read};
+use super::rule_sandbox::{self, RuleSandbox};
 use crate::cmd::dirs_and_project;
 use crate::cmd::sandbox::allow::refuse_inside;
 use crate::decision::{DecisionContext, decide_by};
 use crate::dirs::Dirs;
 use crate::held_path::HeldPaths;
 use crate::policy::{LoadedPolicy, PolicyFiles, SESSION_POLICY};
+use crate::remedy::Remedy;
 use crate::session::Session;
 use crate::ui::{CommandOutput, Failure};
 use crate::{env, exit, say};
@@ -43,6 +45,9 @@ struct RuleArgs {
     /// The project; found from the working directory if not given
     #[arg(long, value_name = "DIR")]
     project: Option<PathBuf>,
+    /// Also with `--yes`, remove each `expect(ask, …)` that the rule contradicts
+    #[arg(long)]
+    drop_expectations: bool,
     #[command(flatten)]
     how: ChangeOptions,
 }
@@ -123,6 +128,7 @@ pub(in crate::cmd) fn allow_words(
         scope: scope.to_owned(),
         session,
         project: Some(project.to_path_buf()),
+        drop_expectations: false,
         how,
     };
     let wanted = EffectDraft { effect: Effect::Allow, sandbox: None, reason: None };
@@ -149,29 +155,100 @@ impl RuleArgs {
         let words = self.words()?;
         let (file, files) = self.find_policy(&dirs, &project)?;
         let before = read(&file)?.unwrap_or_default();
-        let path = self.rule_path(&words);
-        let edited = match wanted {
-            Some(wanted) => edit::set(&before, &path, &wanted.source())?,
-            None => edit::remove(&before, &path)?,
+        let mut wanted = wanted.cloned();
+        let given = wanted.as_ref().and_then(|wanted| wanted.sandbox.clone());
+        let text = match &mut wanted {
+            Some(wanted) => {
+                let text = self.prepare(wanted, &before, &words, &files, &dirs, &project)?;
+                edit::set(&text, &self.rule_path(&words), &wanted.source())?
+            }
+            None => edit::remove(&before, &self.rule_path(&words))?,
         };
+        let text = self.settle_questions(text.source, &words, &file, &files);
         let policy = files
-            .with_text(&file, &edited.source)
+            .with_text(&file, &text)
             .compile()
             .map_err(|error| Failure::new(format!("nothing was changed, because then {error}")))?;
         let decision = self.decide_example(&policy, &words, &dirs, &project)?;
-        if let Some(unmet) = wanted.and_then(|wanted| unmet(wanted, &decision)) {
+        if let Some(unmet) = wanted.as_ref().and_then(|wanted| unmet(wanted, &decision)) {
             let reason = say::reason(&decision);
             let message = format!("nothing was changed: {unmet} all the same: {reason}");
             return Err(Failure::new(message));
         }
-        if !carry_out(out, &dirs, vec![FileChange::replace(&file, edited.source)?], self.how)? {
+        if !carry_out(out, &dirs, vec![FileChange::replace(&file, text)?], self.how)? {
             return Ok(exit::OK);
         }
         out.line(format!("now {}: {}", decision.effect, say::reason(&decision)))?;
+        if let Some(sandbox) = decision.sandbox.as_ref().filter(|_| decision.effect < Effect::Deny)
+            && wanted.as_ref().is_some_and(|wanted| wanted.sandbox != given)
+        {
+            out.line(format!("it runs in sandbox {}", sandbox.name))?;
+        }
         if self.scope == "project" && !trusts_project(&dirs, &project)? {
-            out.line("the project's policy is not trusted: `clash trust` makes it count")?;
+            let trust = Remedy::Trust;
+            out.line(format!("the project's policy is not trusted: `{trust}` makes it count"))?;
         }
         Ok(exit::OK)
+    }
+
+    /// Chooses the sandbox of an allow or ask about a command, if the user names none. Returns
+    /// the text of the policy, with that sandbox if it is new.
+    fn prepare(
+        &self,
+        wanted: &mut EffectDraft,
+        before: &str,
+        words: &[String],
+        files: &PolicyFiles,
+        dirs: &Dirs,
+        project: &Path,
+    ) -> Result<String, Failure> {
+        let is_command = canonical(&self.tool).1 == ToolKind::Shell;
+        if !is_command || wanted.sandbox.is_some() || wanted.effect == Effect::Deny {
+            return Ok(before.to_owned());
+        }
+        // A policy that does not compile has no decision; the edit may mend it.
+        let Ok(policy) = files.compile() else { return Ok(before.to_owned()) };
+        let usual = self.decide_example(&policy, &[], dirs, project)?.sandbox;
+        let usual = usual.filter(|sandbox| !sandbox.unrestricted).map(|sandbox| sandbox.name);
+        let decision = self.decide_example(&policy, words, dirs, project)?;
+        let chosen = rule_sandbox::choose(&words.join(" "), &decision, usual.as_deref());
+        let (name, text) = match chosen {
+            None => return Ok(before.to_owned()),
+            // A name that this text cannot use leaves the rule in the default sandbox.
+            Some(RuleSandbox::Kept(name)) if edit::names_sandbox(before, &name) => {
+                (name, before.to_owned())
+            }
+            Some(RuleSandbox::Kept(_)) => return Ok(before.to_owned()),
+            Some(RuleSandbox::Made(sandbox)) => match edit::define(before, &sandbox) {
+                Ok(edited) => (sandbox.name, edited.source),
+                Err(_) => return Ok(before.to_owned()),
+            },
+        };
+        wanted.sandbox = Some(name);
+        Ok(text)
+    }
+
+    /// Removes the expectations of a question that the new rule contradicts, if the text
+    /// compiles only without them. Only the user changes policies, and sees the change first.
+    fn settle_questions(
+        &self,
+        text: String,
+        words: &[String],
+        file: &Path,
+        files: &PolicyFiles,
+    ) -> String {
+        // A script with `--yes` does not look at the change.
+        let may = self.drop_expectations || !self.how.yes;
+        let is_command = canonical(&self.tool).1 == ToolKind::Shell && !words.is_empty() && may;
+        if !is_command || files.clone().with_text(file, &text).compile().is_ok() {
+            return text;
+        }
+        match edit::without_questions(&text, words) {
+            Ok(without) if files.clone().with_text(file, &without.source).compile().is_ok() => {
+                without.source
+            }
+            _ => text,
+        }
     }
 
     /// The words of the rule. For commands, a single argument may hold a whole command, and
@@ -230,7 +307,13 @@ impl RuleArgs {
             word if word.contains(['*', '?']) => RuleKey::call("glob", word),
             word => RuleKey::str(word),
         };
-        let key = |word: &String| match kind {
+        // As a string, a word with a slash would name a program by its directory.
+        let argument = |word: &String| match wild(word) {
+            RuleKey::Str(text) if text.contains('/') => RuleKey::call("literal", text),
+            key => key,
+        };
+        let key = |(at, word): (usize, &String)| match kind {
+            ToolKind::Shell if at > 0 => argument(word),
             ToolKind::File => match wild(word) {
                 RuleKey::Str(path) => RuleKey::call("path", path),
                 glob => glob,
@@ -238,7 +321,7 @@ impl RuleArgs {
             ToolKind::Host => RuleKey::str(word),
             ToolKind::Shell | ToolKind::Other => wild(word),
         };
-        [RuleKey::str(tool)].into_iter().chain(words.iter().map(key)).collect()
+        [RuleKey::str(tool)].into_iter().chain(words.iter().enumerate().map(key)).collect()
     }
 
     /// The decision about an example action of the rule: its words, with `x` for each

@@ -79,7 +79,7 @@ impl Args {
         }
         if imports.is_empty() {
             return Err(Failure::new("there are no settings to import")
-                .hint("name a file: clash policy import FILE"));
+                .hint("name the file with the settings"));
         }
         if self.write {
             return self.write(out, &dirs, &project, imports);

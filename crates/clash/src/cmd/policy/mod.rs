@@ -8,6 +8,7 @@ mod docs;
 pub(crate) mod edit;
 pub(super) mod fmt;
 pub(super) mod import;
+mod rule_sandbox;
 mod show;
 mod test;
 

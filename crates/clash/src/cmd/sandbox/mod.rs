@@ -30,6 +30,7 @@ use super::{dirs_and_project, unless_closed};
 use crate::dirs::Dirs;
 use crate::launcher;
 use crate::policy::LoadedPolicy;
+use crate::remedy::Remedy;
 use crate::rights::ExtraRight;
 use crate::ui::{CommandOutput, Failure, ProgressLine, TextTone};
 
@@ -256,7 +257,7 @@ fn find<'a>(known: &'a [Sandbox], name: &str) -> Result<&'a Sandbox, Failure> {
 /// The hint for a name that no sandbox has.
 pub(crate) fn hint_for_name(name: &str, known: &[&str]) -> String {
     match nearest(name, known.iter().copied()) {
-        Some(near) => format!("did you mean `{near}`? `clash sandbox list` shows all"),
+        Some(near) => format!("did you mean `{near}`? `{}` shows all", Remedy::SandboxList),
         None => format!("known are {}", known.join(", ")),
     }
 }

@@ -7,6 +7,7 @@ pub(crate) mod trial;
 use std::path::{Path, PathBuf};
 
 use crate::dirs::Dirs;
+use crate::remedy::Remedy;
 use clash_agents::wiring::{InstallScope, WiredFile, WiringState};
 use clash_agents::{Agent, WiringProblem};
 use trial::{HookEntry, TrialOutcome};
@@ -110,7 +111,7 @@ impl AgentWiring {
                 SettingsContent::Missing | SettingsContent::Others if wired => {
                     found.push(WiringProblem {
                         what: format!("{} has nothing of clash", path.display()),
-                        fix: Some(format!("clash install --agent {}", agent.name)),
+                        fix: Some(Remedy::Install { agent: agent.name.to_owned() }.to_string()),
                     })
                 }
                 SettingsContent::Missing | SettingsContent::Others => {}

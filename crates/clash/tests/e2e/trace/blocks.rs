@@ -40,14 +40,14 @@ fn machine(m: Machine) -> Machine {
 }
 
 /// One action of an agent, from the hook before it to the hook after it.
-struct DoneAction {
+pub(crate) struct DoneAction {
     /// The text that the model gets after the action, or instead of it.
-    told: String,
-    row: Value,
-    status: i32,
+    pub(crate) told: String,
+    pub(crate) row: Value,
+    pub(crate) status: i32,
 }
 
-fn act(m: &Machine, call: &str, script: &str) -> DoneAction {
+pub(crate) fn act(m: &Machine, call: &str, script: &str) -> DoneAction {
     let mut message = m.message("PreToolUse", "Bash", json!({"command": script}));
     message["tool_use_id"] = json!(call);
     let ran = m.hook(&message);
