@@ -6,8 +6,9 @@ use std::process::Command;
 
 use crate::ui::Failure;
 
-/// Shows the actions of running sessions as they happen, rooms, connections and blocks.
-/// While it runs, a running command can ask you, for example about a host; `?` lists the
+/// Watch running sessions on a screen, and answer their questions
+///
+/// Shows actions as they happen, rooms, connections and blocks. While it runs, a running command can ask you, for example about a host; `?` lists the
 /// keys. It needs a terminal of 40 columns and 12 rows, also over ssh, and no colours.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {}

@@ -76,7 +76,7 @@ fn a_new_policy_reads_well() {
     insta::assert_snapshot!(text, @r##"
     # What coding agents may do, by `clash init` (moderate). It is yours to change.
     # Each command runs in the sandbox named here: X_safe without network, X_full with it.
-    # `clash policy docs NAME` says what one grants, `clash explain bash "…"` what is decided.
+    # `clash sandbox show project` shows what one grants, `clash explain bash "git push"` what is decided.
 
     load("@clash//files.star", "files")
     load("@clash//git.star", "git_checkout_safe", "git_rebase_safe")
