@@ -163,7 +163,8 @@ pub(crate) fn file_block(
 /// asked for a password.
 pub(crate) fn mask_block(sandbox: &Sandbox, rule: &FsRule, path: &Path, home: &Path) -> BlockFacts {
     let what = shorten(path, home);
-    let quoted = quoted_path(&what);
+    let grant =
+        Remedy::SandboxAllow { sandbox: sandbox.name.clone(), right: "r", what: what.clone() };
     BlockFacts {
         kind: BlockKind::File,
         needs: "read".to_owned(),
@@ -172,8 +173,8 @@ pub(crate) fn mask_block(sandbox: &Sandbox, rule: &FsRule, path: &Path, home: &P
         why: "commands read a copy without tokens and passwords, and a server asked for them"
             .to_owned(),
         nearby: String::new(),
-        grant: Some(format!("clash sandbox allow {} r {quoted}", sandbox.name)),
-        request: Some(format!("clash request --read {quoted}")),
+        grant: Some(grant.to_string()),
+        request: Some(Remedy::Request { option: "--read", what: what.clone() }.to_string()),
         is_by_rule: false,
         what,
     }
