@@ -116,6 +116,33 @@ fn a_rule_for_the_file_itself_gives_the_real_one() {
 }
 
 #[test]
+fn no_rename_or_default_uncovers_a_masked_file() {
+    each_tier(|world| {
+        let path = write(&world, "home/.cfg/.npmrc", NPMRC);
+        let home = world.path("home").display().to_string();
+        let masked = ["--masked", &path];
+        let before: Vec<&str> = world.options.iter().map(String::as_str).collect();
+        for wide in [&["--allow", "rwcd", &home][..], &["--default-allow"]] {
+            let world = World::beside(&world).option(&before).option(&masked).option(wide);
+            assert_eq!(works(&world, "cat ~/.cfg/.npmrc"), MASKED);
+            for script in [
+                "mv ~/.cfg ~/other; cat ~/other/.npmrc",
+                "ln ~/.cfg/.npmrc ~/name; cat ~/name",
+                "ln -s .cfg ~/dir; cat ~/dir/.npmrc",
+                "ln -s ~/.cfg/.npmrc ~/app/link; cat ~/app/link",
+                "mkdir ~/new; mv ~/.cfg/.npmrc ~/new/x; cat ~/new/x",
+                "rm -rf ~/.cfg; cat ~/.cfg/.npmrc",
+            ] {
+                let shown = text(&world.sh(script));
+                assert!(!shown.contains("s3cr3t"), "{wide:?} {script}: {shown}");
+                assert_eq!(fs::read_to_string(&path).unwrap(), NPMRC, "{script}");
+                assert!(!world.project().join("link").is_symlink(), "{script}");
+            }
+        }
+    });
+}
+
+#[test]
 fn a_link_of_the_user_is_followed_and_masked() {
     each_tier(|world| {
         let file = write(&world, "home/dotfiles/npmrc-of-work", NPMRC);

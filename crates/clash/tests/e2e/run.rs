@@ -234,6 +234,23 @@ fn actions_inside_a_room_share_the_projects_cache() {
 }
 
 #[test]
+fn rooms_inside_a_room_see_registries_without_secrets() {
+    as_each_user(|m| {
+        let m = with_asking_agent(m, "claude");
+        let more = "load(\"@clash//node.star\", \"node_full\")\n";
+        m.write(".clash/policy.star", &format!("{more}{POLICY}"));
+        m.write(".npmrc", "registry=https://npm.corp/\n//npm.corp/:_authToken=hunter2\n");
+        let clash = clash().display();
+        let inner = format!("{clash} sandbox exec node_full -- cat $HOME/.npmrc");
+        let ran = run(&m, "claude", &format!("cat $HOME/.npmrc; {inner}"));
+        let masked = "registry=https://npm.corp/\n//npm.corp/:_authToken=xxxxxxx\n";
+        // Root gets no rooms in a room.
+        let times = if m.who == Who::Nobody { 2 } else { 1 };
+        assert_eq!(ran.stdout, masked.repeat(times), "{ran:?}");
+    });
+}
+
+#[test]
 fn a_new_namespace_does_not_undo_the_room_around_it() {
     as_each_user(|m| {
         let m = with_asking_agent(m, "claude");
