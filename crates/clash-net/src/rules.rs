@@ -96,6 +96,11 @@ impl HostRules {
         self.ports.iter().copied().filter(may).collect()
     }
 
+    /// True if `localhost(ports)` allows this port.
+    pub fn reaches_loopback(&self, port: u16) -> bool {
+        self.net.judge("localhost", port).0 == Effect::Allow
+    }
+
     /// Remembers the answer of the user.
     pub fn remember(&mut self, host: &str, allowed: bool) {
         self.answers.insert(host.to_owned(), allowed);

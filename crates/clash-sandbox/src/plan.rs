@@ -37,7 +37,7 @@ use std::path::{Path, PathBuf};
 
 use clash_policy::path::{LinkResolver, is_below};
 use clash_policy::{
-    FileCaps, FsRule, PolicyPlaces, PolicySpan, ResourceLimits, Sandbox, WriteTarget,
+    FileCaps, FsRule, NetworkAccess, PolicyPlaces, PolicySpan, ResourceLimits, Sandbox, WriteTarget,
 };
 
 use crate::baseline;
@@ -197,6 +197,9 @@ pub struct WatchPlan {
     pub door_paths: Vec<String>,
     /// The monitor opens these copies in the place of the files.
     pub masks: MaskedFiles,
+    /// Without a room: the rules about addresses and the loopback by which the monitor judges
+    /// each `connect`. All other networking is refused.
+    pub connects: Option<NetworkAccess>,
 }
 
 /// The processes in the command's /proc.
@@ -295,7 +298,7 @@ fn make_with_mounts(
     let parts = PlanParts { request, rules: &rules, grants: &grants, baseline: &baseline };
     let TierParts { room, watch, scratch } = match tier {
         SandboxTier::Direct => TierParts::default(),
-        SandboxTier::Watched => plan_watched_tier(&parts, net, report)?,
+        SandboxTier::Watched => plan_watched_tier(&parts, net, crossing, report)?,
         SandboxTier::Room => plan_room_tier(&parts, host, net, ports, report)?,
     };
     temporary::report_own_tmp(request, room.as_ref(), watch.as_ref(), scratch.as_ref(), report);
@@ -345,9 +348,11 @@ struct TierParts {
 fn plan_watched_tier(
     parts: &PlanParts<'_>,
     net: NetworkMode,
+    crossing: bool,
     report: &mut PlanReport,
 ) -> Result<TierParts, PlanError> {
     let PlanParts { request, rules, grants, baseline } = *parts;
+    let connects = crossing.then(|| request.sandbox.net.clone());
     let mut rights = collect_rights(request, rules, grants, baseline)?;
     rights.host_processes = true;
     let scratch = tier::plan_scratch(request, &rights, report);
@@ -361,8 +366,17 @@ fn plan_watched_tier(
     // sees every open.
     let former_links = request.cage.former_links.clone();
     let door_paths = Vec::new();
-    let watch =
-        WatchPlan { rights, reads: true, processes, files, sight, former_links, door_paths, masks };
+    let watch = WatchPlan {
+        rights,
+        reads: true,
+        processes,
+        files,
+        sight,
+        former_links,
+        door_paths,
+        masks,
+        connects,
+    };
     Ok(TierParts { room: None, watch: Some(watch), scratch })
 }
 
@@ -456,6 +470,7 @@ fn watch_beyond_mounts(
         masks: sources.masks.clone(),
         former_links,
         door_paths,
+        connects: None,
     })
 }
 

@@ -70,7 +70,7 @@ pub(super) fn report_tier(
     if let Some(watch) = watch {
         report_monitor(report, watch, room);
     }
-    report_network(report, net, room);
+    report_network(report, net, watch, room);
     report_unix_sockets(report, room);
     report_other_processes(report, watch, room);
     report_kernel_surface(report, host);
@@ -114,7 +114,12 @@ fn report_monitor(report: &mut PlanReport, watch: &WatchPlan, room: Option<&Room
 
 /// Reports the mechanism of the network rule, and each port that the room shares with the
 /// host.
-fn report_network(report: &mut PlanReport, net: NetworkMode, room: Option<&RoomPlan>) {
+fn report_network(
+    report: &mut PlanReport,
+    net: NetworkMode,
+    watch: Option<&WatchPlan>,
+    room: Option<&RoomPlan>,
+) {
     let (rule, mechanism, why) = match (net, room) {
         (NetworkMode::Deny, Some(room)) if room.ports.gate.is_some() => (
             "network hosts",
@@ -125,6 +130,12 @@ fn report_network(report: &mut PlanReport, net: NetworkMode, room: Option<&RoomP
         (NetworkMode::Deny, Some(_)) => {
             ("network deny", "network namespace", "it has a loopback of its own and nothing else")
         }
+        (NetworkMode::Deny, None) if watch.is_some_and(|watch| watch.connects.is_some()) => (
+            "network addresses",
+            "seccomp + landlock + monitor",
+            "the launcher carries out each connect, if a rule allows the address and port; the \
+             command makes TCP sockets only, and no server; connections are not recorded",
+        ),
         (NetworkMode::Deny, None) => (
             "network deny",
             "seccomp + landlock",

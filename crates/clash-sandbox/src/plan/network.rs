@@ -34,6 +34,17 @@ pub(crate) fn namespaces(sandbox: &Sandbox) -> Option<NetworkNeed> {
     (matches!(need, NetworkNeed::Gated { .. }) || sandbox.fs.iter().any(changes)).then_some(need)
 }
 
+/// True if all rules are about addresses or the loopback, allow or deny, and the default is
+/// deny. The monitor can then judge each `connect` by its address alone.
+pub(super) fn names_no_host(net: &NetworkAccess) -> bool {
+    let NetworkAccess::Hosts { rules, default: Effect::Deny } = net else { return false };
+    let by_address = |rule: &NetRule| match rule.host {
+        HostPattern::Localhost | HostPattern::Addresses { .. } => rule.effect != Effect::Ask,
+        _ => rule.effect == Effect::Deny,
+    };
+    rules.iter().all(by_address)
+}
+
 /// The network mode, and the ways to the host that a room of its own has: ports of the
 /// loopback, and the gate for rules about other hosts.
 pub(super) fn plan_network(sandbox: &Sandbox) -> Result<(NetworkMode, SharedPorts), PlanError> {

@@ -117,6 +117,12 @@ impl PlanError {
             }
             Self::Path { .. } => "write an absolute path, or start with `$PWD`, `$HOME` or `~`",
             Self::Unresolvable { .. } => "look at the path's links with `namei -l`",
+            Self::NoRoom { rule, .. } if matches!(**rule, Self::Hosts { .. }) => {
+                return Some(format!(
+                    "{NO_ROOM}; or name only addresses (`\"10.0.0.0/8\"`) and \
+                     `localhost(ports = …)`, which need no room"
+                ));
+            }
             Self::NoRoom { rule, .. } => {
                 let other = rule.hint().unwrap_or_default();
                 return Some(format!("{NO_ROOM}; or {other}"));

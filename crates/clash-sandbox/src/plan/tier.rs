@@ -15,6 +15,7 @@ use clash_policy::path::{LinkResolver, is_below};
 use clash_policy::protect::entries;
 use clash_policy::{Effect, FileCaps, PolicyPlaces, ProcessLifetime, ProtectSettings};
 
+use super::network;
 use super::overlap::{self, RuleRegion};
 use super::rules::links_of;
 use super::temporary;
@@ -194,7 +195,8 @@ pub(super) fn plan_visible_paths(sources: &MountSources<'_>) -> VisiblePaths {
 /// Paths that lead each process to its own files.
 const OWN_PATHS: [&str; 5] = ["/proc", "/dev/fd", "/dev/stdin", "/dev/stdout", "/dev/stderr"];
 
-/// True if the sandbox shares ports between its own network and the host. That needs a room:
+/// True if the sandbox reaches ports of the host or other hosts. That needs a room, or the
+/// monitor if the rules are about addresses and the loopback only. Served ports need a room:
 /// fails with `NoRoom` where none can be made, and with `NoGate` for host rules where no gate
 /// can be made.
 pub(super) fn ports_need_room(
@@ -213,6 +215,13 @@ pub(super) fn ports_need_room(
             }
             _ => Ok(true),
         },
+        RoomSupport::Impossible { .. }
+            if host.notify.works()
+                && ports.served.is_empty()
+                && network::names_no_host(&request.sandbox.net) =>
+        {
+            Ok(true)
+        }
         RoomSupport::Impossible { why } => {
             let span = request.sandbox.span.clone();
             let rule = match ports.reached.iter().chain(&ports.served).next() {

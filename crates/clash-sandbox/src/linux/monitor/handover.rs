@@ -224,7 +224,7 @@ impl HandoverAttempt {
 }
 
 /// The internet address that a caller gave for a socket of this domain.
-fn read_address(domain: i32, bytes: &[u8]) -> Option<SocketAddr> {
+pub(super) fn read_address(domain: i32, bytes: &[u8]) -> Option<SocketAddr> {
     let part = |at: usize| bytes.get(at..at + 2)?.try_into().ok();
     let family = i32::from(u16::from_ne_bytes(part(0)?));
     let port = u16::from_be_bytes(part(2)?);

@@ -63,6 +63,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use clash_door::DoorRequest;
+use clash_net::HostRules;
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, send, socketpair};
@@ -114,6 +115,8 @@ struct MonitorState {
     diagnosis: Option<Arc<SocketDiagnosis>>,
     /// Orders sockets for connections that need no relay.
     handover: Option<Arc<HandoverLine>>,
+    /// The rules about addresses, without a room.
+    connects: Option<HostRules>,
     known: KnownCallers,
     /// The jobs that the inner thread has not finished.
     unfinished: AtomicUsize,
@@ -199,6 +202,7 @@ impl CallMonitor {
         let (processes, held) = (Arc::new(processes), Arc::new(held));
         let (turns, doors) = (Arc::new(turns), doors.map(Arc::new));
         let handover = handover.map(Arc::new);
+        let rules = watch.connects.take().map(HostRules::new);
         let mut next = given.recv().ok();
         while let Some(MonitorInputs { listener, diagnosis, stdio, drafts }) = next.take() {
             sys::wake_on_same_cpu(&listener);
@@ -216,6 +220,7 @@ impl CallMonitor {
                 led: LedProcesses::default(),
                 diagnosis,
                 handover: handover.clone(),
+                connects: rules.clone(),
                 known: KnownCallers::default(),
                 unfinished: AtomicUsize::new(0),
                 inner_cpu: AtomicI32::new(-1),

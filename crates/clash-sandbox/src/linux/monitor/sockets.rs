@@ -23,6 +23,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{SendError, Sender, channel};
 
+use clash_net::HostRules;
+use clash_net::rules::AddressVerdict;
 use rustix::fs::{FileType, fstat};
 use rustix::io::Errno;
 
@@ -31,7 +33,7 @@ use super::MonitorState;
 use super::act::itself;
 use super::call::CallPath;
 use super::caller::CallingProcess;
-use super::handover::HandoverAttempt;
+use super::handover::{self, HandoverAttempt};
 use super::place::{CallPlace, PathFinder, hold};
 
 /// Connects that may wait at the same time.
@@ -63,6 +65,11 @@ pub(super) fn connect(
     };
     let facts = SocketFacts::of(&socket)?;
     let address = caller.bytes(at, length)?;
+    if let Some(rules) = &shared.connects {
+        judge_address(rules, facts.domain, &address)?;
+        let target = ConnectTarget::Address(address);
+        return start(shared, notice, worker, socket, target, None);
+    }
     let target = match unix_path(&facts, &address) {
         Some(path) => ConnectTarget::Socket(find_own_socket(shared, &caller, path)?),
         None => ConnectTarget::Address(address),
@@ -78,6 +85,29 @@ pub(super) fn connect(
         }
         ConnectTarget::Socket(_) => None,
     };
+    start(shared, notice, worker, socket, target, attempt)
+}
+
+/// Without a room, each address needs a rule. One about a range of addresses gives no port of
+/// the loopback, and the address without a host stands for the loopback.
+fn judge_address(rules: &HostRules, domain: i32, address: &[u8]) -> Result<(), Errno> {
+    let to = handover::read_address(domain, address).ok_or(Errno::ACCESS)?;
+    let (host, port) = (to.ip().to_canonical(), to.port());
+    let is_granted = rules.judge_address(host, port, &[]) == AddressVerdict::Granted;
+    let is_local = host.is_loopback() || host.is_unspecified();
+    let fits = !is_local || host.is_loopback() && rules.reaches_loopback(port);
+    if is_granted && fits { Ok(()) } else { Err(Errno::CONNREFUSED) }
+}
+
+/// Lets the worker connect.
+fn start(
+    shared: &Arc<MonitorState>,
+    notice: &SeccompNotice,
+    worker: &mut ConnectWorker,
+    socket: OwnedFd,
+    target: ConnectTarget,
+    attempt: Option<HandoverAttempt>,
+) -> Result<(), Errno> {
     if !sys::is_valid(&shared.listener, notice.id) {
         return Err(Errno::SRCH);
     }

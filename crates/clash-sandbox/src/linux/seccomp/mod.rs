@@ -121,6 +121,8 @@ pub(crate) struct FilterSurface {
     pub(crate) watched: Option<WatchedCalls>,
     /// Programs get connected sockets of the host's network.
     pub(crate) handover: bool,
+    /// Without a room: TCP sockets, which only the monitor connects.
+    pub(crate) streams: bool,
     /// The monitor sees each `execve` without [`clash_door::EXECUTE_MARK`].
     pub(crate) starts: bool,
 }
@@ -167,6 +169,7 @@ impl FilterSurface {
                 WatchPlan { reads: false, .. } => WatchedCalls::Changes,
             }),
             handover: room.is_some_and(RoomPlan::hands_over),
+            streams: plan.watch.as_ref().is_some_and(|watch| watch.connects.is_some()),
             starts: plan.watch.as_ref().is_some_and(|watch| !watch.door_paths.is_empty()),
             frozen: room.is_none()
                 && !plan.grants.iter().any(|grant| grant.caps.intersects(FileCaps::CHANGE)),
@@ -372,6 +375,7 @@ fn check(asm: &mut BpfAssembler, exits: &FilterExits, answer: CallAnswer) {
             let refuse = JumpTarget::Label(exits.enotsup);
             asm.jump(BpfTest::AnyBit(MSG_FASTOPEN), refuse, allow);
         }
+        CallAnswer::StreamSocket => stream_socket(asm, allow, eacces),
         CallAnswer::SocketOption => source_routes(asm, allow, eperm),
         CallAnswer::Personality => {
             asm.load(data::low(0));
@@ -419,6 +423,24 @@ fn source_routes(asm: &mut BpfAssembler, allow: JumpTarget, refuse: JumpTarget) 
         left -= 1;
         asm.jump(BpfTest::Equal(name), refuse, if left == 0 { allow } else { JumpTarget::Next });
     }
+}
+
+/// Allows TCP sockets and nothing else.
+fn stream_socket(asm: &mut BpfAssembler, allow: JumpTarget, refuse: JumpTarget) {
+    let [kind, protocol] = [asm.label(), asm.label()];
+    asm.load(data::low(0));
+    let family = |family: i32| BpfTest::Equal(family.cast_unsigned());
+    asm.jump(family(libc::AF_INET), JumpTarget::Label(kind), JumpTarget::Next);
+    asm.jump(family(libc::AF_INET6), JumpTarget::Label(kind), refuse);
+    asm.place(kind);
+    asm.load(data::low(1));
+    asm.and(SOCK_TYPE_MASK);
+    let stream = BpfTest::Equal(libc::SOCK_STREAM.cast_unsigned());
+    asm.jump(stream, JumpTarget::Label(protocol), refuse);
+    asm.place(protocol);
+    asm.load(data::low(2));
+    asm.jump(BpfTest::Equal(0), allow, JumpTarget::Next);
+    asm.jump(BpfTest::Equal(libc::IPPROTO_TCP.cast_unsigned()), allow, refuse);
 }
 
 /// The socket type without SOCK_NONBLOCK and SOCK_CLOEXEC.

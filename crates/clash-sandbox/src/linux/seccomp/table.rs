@@ -62,6 +62,8 @@ pub(super) enum CallAnswer {
     Send(u32),
     /// Allowed unless it sets a source route.
     SocketOption,
+    /// Allowed for TCP.
+    StreamSocket,
 }
 
 /// The unix sockets that a command may make.
@@ -128,6 +130,7 @@ pub(super) fn table(surface: FilterSurface) -> Vec<CallRow> {
     let pair = if surface.unix == UnixFamily::Any { SocketpairUnix } else { Socketpair };
     rows.push((libc::SYS_socketpair, "SYS_socketpair", pair));
     let socket = match surface {
+        FilterSurface { streams: true, .. } => StreamSocket,
         FilterSurface { internet: false, unix: UnixFamily::None, .. } => Eacces,
         FilterSurface { internet, unix, .. } => Socket { internet, unix },
     };
@@ -135,7 +138,11 @@ pub(super) fn table(surface: FilterSurface) -> Vec<CallRow> {
     if surface.unix == UnixFamily::Connected {
         rows.push((libc::SYS_connect, "SYS_connect", Watch));
     }
-    if surface.handover {
+    if surface.streams {
+        rows.extend(rows![Watch; SYS_connect]);
+        rows.extend(rows![Eacces; SYS_bind SYS_listen]);
+    }
+    if surface.handover || surface.streams {
         rows.push((libc::SYS_sendto, "SYS_sendto", Send(3)));
         rows.push((libc::SYS_sendmsg, "SYS_sendmsg", Send(2)));
         rows.push((libc::SYS_sendmmsg, "SYS_sendmmsg", Send(3)));

@@ -34,6 +34,7 @@ const CLOSED: FilterSurface = FilterSurface {
     inside: RoomInterior::Commands,
     watched: None,
     handover: false,
+    streams: false,
     starts: false,
 };
 const INTERNET: FilterSurface = FilterSurface { internet: true, ..CLOSED };
@@ -378,6 +379,31 @@ fn own_unix_sockets_are_connected_by_the_monitor() {
     assert_eq!(ask(ROOM, libc::SYS_connect, [0; 6]), RET_ALLOW);
     let pair = |kind: u64| ask(OWN, libc::SYS_socketpair, [1, kind, 0, 0, 0, 0]);
     assert_eq!([pair(1), pair(2)], [RET_ALLOW, errno(libc::EACCES)]);
+}
+
+#[test]
+fn without_a_room_only_the_monitor_connects() {
+    const STREAMS: FilterSurface = FilterSurface { streams: true, ..LOOKS };
+    let socket = |family: i32, kind: u64, protocol: u64| {
+        ask(STREAMS, libc::SYS_socket, [family as u64, kind, protocol, 0, 0, 0])
+    };
+    for family in [libc::AF_INET, libc::AF_INET6] {
+        assert_eq!([socket(family, 1, 0), socket(family, 0o2_000_001, 6)], [RET_ALLOW; 2]);
+        let refused = errno(libc::EACCES);
+        assert_eq!([socket(family, 2, 0), socket(family, 3, 6)], [refused; 2]);
+        assert_eq!([socket(family, 1, 262), socket(family, 1, 132)], [refused; 2]);
+    }
+    for family in [libc::AF_UNIX, libc::AF_NETLINK, libc::AF_VSOCK, libc::AF_PACKET] {
+        assert_eq!(socket(family, 1, 0), errno(libc::EACCES));
+    }
+    assert_eq!(ask(STREAMS, libc::SYS_connect, [0; 6]), RET_USER_NOTIF);
+    let refused = errno(libc::EACCES);
+    assert_eq!(
+        [libc::SYS_bind, libc::SYS_listen].map(|call| ask(STREAMS, call, [0; 6])),
+        [refused; 2]
+    );
+    let fast = [0, 0, 0, 0x2000_0000, 0, 0];
+    assert_eq!(ask(STREAMS, libc::SYS_sendto, fast), errno(libc::EOPNOTSUPP));
 }
 
 #[test]
