@@ -59,7 +59,9 @@ impl LedProcesses {
 
 /// Lets an `execve` go on, to the door of the project if the program has one.
 pub(super) fn lead_to_door(shared: &MonitorState, notice: &SeccompNotice) {
-    let led = shared.doors.as_ref().and_then(|_| replaced_path(shared, notice));
+    let is_elsewhere = starts_elsewhere(shared, notice);
+    let led = shared.doors.as_ref().filter(|_| !is_elsewhere);
+    let led = led.and_then(|_| replaced_path(shared, notice));
     let _ = sys::let_go_on(shared.listener.as_raw_fd(), notice.id);
     if let Some(PathOfParent { parent, memory, path }) = led.flatten() {
         let end = Instant::now() + MAX_START_TIME;
@@ -69,6 +71,18 @@ pub(super) fn lead_to_door(shared: &MonitorState, notice: &SeccompNotice) {
         let [at, ..] = notice.args;
         let _ = rustix::io::pwrite(memory, &path, at);
     }
+}
+
+/// True if the first bytes of the path show that the program is not in the project, as for most
+/// programs. Needs a single look at the caller's memory.
+fn starts_elsewhere(shared: &MonitorState, notice: &SeccompNotice) -> bool {
+    let project = shared.project.as_os_str().as_bytes();
+    let [at, ..] = notice.args;
+    let mut start = [0_u8; 16];
+    let read = sys::read_memory(notice.pid, at, &mut start).unwrap_or(0);
+    let start = start.get(..read).unwrap_or_default();
+    let is_same = start.iter().zip(project).take_while(|(a, b)| a == b).count();
+    start.first() == Some(&b'/') && is_same < start.len().min(project.len())
 }
 
 /// A replaced path in memory that the parent of the caller shares.
