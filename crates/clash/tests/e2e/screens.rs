@@ -238,7 +238,7 @@ fn explain_in_80_columns() {
                        git_full]
       allow  cat  [needs no rule of its own]
 
-    sandbox git_full (@clash//git.star:117): Git with its remotes: the network and
+    sandbox git_full (@clash//git.star:120): Git with its remotes: the network and
       the ssh agent, but no private key.
       allow rwcdx  $PWD/**
       allow rwcdx  $TMPDIR/**
