@@ -5,12 +5,13 @@
 //! in directories of programs. The proposal names them.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Component, Path, PathBuf};
 
 use clash_policy::{Effect, FileCaps, PolicyPlaces};
 use clash_syntax::draft::{
-    FileEffect, FileRuleDraft, KeyDraft, NetDraft, NetRules, SandboxBase, SandboxDraft,
+    FileEffect, FileRuleDraft, HostRuleDraft, KeyDraft, NetDraft, NetRules, SandboxBase,
+    SandboxDraft,
 };
 
 use crate::known::CREDENTIALS;
@@ -273,11 +274,24 @@ fn below(variable: &str, inside: &Path, depth: usize, caps: FileCaps) -> FoldRes
     }
 }
 
-/// The narrowest network that clash enforces: ports of this machine, or every host.
+/// The narrowest network that clash enforces: ports of this machine, and the hosts that were
+/// reached.
 fn net(touched: &TouchedResources) -> NetRules {
     let local: BTreeSet<u16> = loopback(touched, true).map(SocketAddr::port).collect();
-    if !hosts(touched).is_empty() {
-        return NetRules::Every(Effect::Allow);
+    let mut hosts = hosts(touched);
+    if !hosts.is_empty() {
+        // The gate refuses a name with a private address unless a rule grants the address.
+        if !touched.names.is_empty() {
+            hosts.extend(remote(touched).filter(|it| is_private(it)).map(|it| it.to_string()));
+        }
+        hosts.dedup();
+        let rule = |key| HostRuleDraft { comment: Vec::new(), key, effect: Effect::Allow };
+        let mut rules: Vec<HostRuleDraft> =
+            hosts.into_iter().map(|host| rule(KeyDraft::text(host))).collect();
+        if !local.is_empty() {
+            rules.push(rule(KeyDraft::Localhost(local.into_iter().collect())));
+        }
+        return NetRules::Hosts { rules, default: Effect::Deny };
     }
     if local.is_empty() {
         return NetRules::Every(Effect::Deny);
@@ -288,16 +302,43 @@ fn net(touched: &TouchedResources) -> NetRules {
 /// The hosts that were reached, with their ports: names where some were looked up,
 /// otherwise addresses. This machine is none of them.
 fn hosts(touched: &TouchedResources) -> Vec<String> {
-    let remote: BTreeSet<&SocketAddr> = loopback(touched, false).collect();
-    if touched.names.is_empty() {
+    let remote: BTreeSet<&SocketAddr> = remote(touched).collect();
+    let names: Vec<&String> = touched.names.iter().filter(|name| is_host_name(name)).collect();
+    if names.is_empty() {
         return remote.iter().map(ToString::to_string).collect();
     }
     let ports: BTreeSet<u16> = remote.iter().map(|address| address.port()).collect();
-    let with_ports = |name: &String| {
-        let all: Vec<String> = ports.iter().map(|port| format!("{name}:{port}")).collect();
-        if all.is_empty() { vec![name.clone()] } else { all }
+    // A name without a port stands for 443 and 80.
+    let is_usual = ports.iter().all(|port| matches!(port, 80 | 443));
+    let with_ports = |name: &String| match is_usual {
+        true => vec![name.clone()],
+        false => ports.iter().map(|port| format!("{name}:{port}")).collect(),
     };
-    touched.names.iter().flat_map(with_ports).collect()
+    names.into_iter().flat_map(with_ports).collect()
+}
+
+/// The servers of other machines. Not the resolver: a room has its own.
+fn remote(touched: &TouchedResources) -> impl Iterator<Item = &SocketAddr> {
+    const DNS_PORT: u16 = 53;
+    let is_resolver = |it: &&SocketAddr| it.port() == DNS_PORT && !touched.names.is_empty();
+    loopback(touched, false).filter(move |it| it.port() != 0 && !is_resolver(it))
+}
+
+/// True for an address inside a company or a home.
+fn is_private(address: &SocketAddr) -> bool {
+    match address.ip() {
+        IpAddr::V4(ip) => ip.is_private() || ip.is_link_local(),
+        IpAddr::V6(ip) => ip.is_unique_local() || ip.is_unicast_link_local(),
+    }
+}
+
+/// True for a name that a rule can have. A program chooses the bytes of its queries.
+fn is_host_name(name: &str) -> bool {
+    let is_label = |label: &str| {
+        let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+        !label.is_empty() && label.len() < 64 && label.chars().all(plain)
+    };
+    name.len() < 254 && name.contains('.') && name.split('.').all(is_label)
 }
 
 /// The addresses of this machine, or all others.
@@ -314,11 +355,7 @@ impl SandboxProposal {
         )];
         let withheld = self.withheld.iter();
         head.extend(withheld.map(|it| format!("Not granted: {} ({}).", it.what, it.why)));
-        let mut comment = Vec::new();
-        if !self.hosts.is_empty() {
-            comment.push(format!("It reached {}.", self.hosts.join(", ")));
-            comment.push("Rules about hosts are not enforced yet, so this opens all.".to_owned());
-        }
+        let comment = Vec::new();
         let sandbox = SandboxDraft {
             fs: self.grants.iter().map(ProposedGrant::rule).collect(),
             net: Some(NetDraft { comment, rules: self.net.clone() }),
@@ -467,7 +504,7 @@ mod tests {
     }
 
     #[test]
-    fn the_network_is_none_or_local_ports_or_every_host() {
+    fn the_network_is_none_or_local_ports_or_the_reached_hosts() {
         let touched = |names: &[&str], addresses: &[&str]| {
             net(&TouchedResources {
                 names: names.iter().map(|name| (*name).to_owned()).collect(),
@@ -478,8 +515,22 @@ mod tests {
         };
         assert_eq!(touched(&[], &[]), "deny()");
         assert_eq!(touched(&[], &["127.0.0.1:8080", "[::1]:9"]), "localhost(ports = [9, 8080])");
-        assert_eq!(touched(&["a.test"], &["192.0.2.1:443"]), "allow()");
-        assert_eq!(touched(&[], &["192.0.2.1:443", "127.0.0.1:80"]), "allow()");
+        let rules = |names: &[&str], addresses: &[&str]| {
+            let text = touched(names, addresses);
+            text.lines().map(|line| line.trim().to_owned()).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(
+            rules(&["a.test"], &["192.0.2.1:443", "192.0.2.53:53"]),
+            "{ \"a.test\": allow(), default(): deny(), }"
+        );
+        assert_eq!(
+            rules(&["db.test", "x\"]: allow()"], &["10.0.0.5:5432"]),
+            "{ \"db.test:5432\": allow(), \"10.0.0.5:5432\": allow(), default(): deny(), }"
+        );
+        assert_eq!(
+            rules(&[], &["192.0.2.1:443", "127.0.0.1:80"]),
+            "{ \"192.0.2.1:443\": allow(), localhost(ports = [80]): allow(), default(): deny(), }"
+        );
     }
 
     #[test]

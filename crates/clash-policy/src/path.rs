@@ -105,6 +105,13 @@ pub trait LinkResolver: std::fmt::Debug {
     /// hooks count.
     fn git_is_steered(&self, dir: &Path, project: &Path, subcommand: &str) -> Option<String>;
 
+    /// The addresses of the remote that git uses in the project's repository: the remote that
+    /// one of the words names, otherwise `origin` or the only one. Without an implementation
+    /// there are none.
+    fn remote_addresses(&self, _project: &Path, _words: &[&str]) -> Vec<String> {
+        Vec::new()
+    }
+
     /// Links with a name of the persistence list that lead to `path` or to a directory
     /// above it. Only links between `root` and `path` are searched; the list counts
     /// below `root`. Without an implementation there are none.

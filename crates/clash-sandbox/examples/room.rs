@@ -330,7 +330,8 @@ fn launch(options: RoomOptions, program: OsString, args: Vec<OsString>) -> ExitC
     let command = LaunchCommand { program, args, env, cwd, ..LaunchCommand::default() };
     let outlives = sandbox.lifetime == Some(ProcessLifetime::Detached);
     let ledger = outlives.then(|| Arc::new(NoLedger) as Arc<dyn RoomLedger>);
-    let services = LaunchServices { doors: None, gate: Some(&gate), ledger, keep: None };
+    let services =
+        LaunchServices { doors: None, gate: Some(&gate), ledger, keep: None, servers: None };
     let error = run_with_services(&plan, &command, helper, services);
     let cause = std::error::Error::source(&error).map(|e| format!(": {e}")).unwrap_or_default();
     eprintln!("room: {error}{cause}");

@@ -55,6 +55,10 @@ impl LinkResolver for Disk {
         crate::repository::find_steering(&self.real(dir), &self.real(project), subcommand)
     }
 
+    fn remote_addresses(&self, project: &Path, words: &[&str]) -> Vec<String> {
+        crate::repository::remote_addresses(&self.real(project), words)
+    }
+
     fn aliases(&self, path: &Path, root: &Path, protect: &ProtectSettings) -> Vec<ProtectedLink> {
         let mut aliases = LinkAliases::default();
         aliases.look_on_way(path, root, protect);

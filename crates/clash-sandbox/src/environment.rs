@@ -126,6 +126,8 @@ const TABLE: &[(NamePattern, &str)] = &[
     (Is("CONTAINERD_ADDRESS"), AGENT),
     (Starts("VSCODE_IPC_"), AGENT),
     (Starts("VSCODE_GIT_"), AGENT),
+    // Names the socket through which Linux programs start Windows programs.
+    (Is("WSL_INTEROP"), AGENT),
     (Is("TMUX"), AGENT),
     (Is("STY"), AGENT),
     (Is("NVIM"), AGENT),

@@ -121,6 +121,9 @@ pub struct LaunchServices<'a> {
     pub doors: Option<&'a dyn DoorService>,
     /// For the records and questions of the plan's gate.
     pub gate: Option<&'a dyn GateService>,
+    /// The directory in which the rooms of a session find each other's servers. Made if it is
+    /// missing.
+    pub servers: Option<&'a std::path::Path>,
     /// Records the room if it outlives its command. Without a ledger, the room ends with
     /// its command.
     pub ledger: Option<Arc<dyn RoomLedger>>,

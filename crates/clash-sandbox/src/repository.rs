@@ -64,6 +64,29 @@ pub(crate) fn find_steering(dir: &Path, project: &Path, subcommand: &str) -> Opt
     None
 }
 
+/// The addresses of the remote that git uses in the project: the remote that one of the words
+/// names, otherwise `origin` or the only one. Empty if the settings cannot be read.
+pub(crate) fn remote_addresses(project: &Path, words: &[&str]) -> Vec<String> {
+    let linked = worktree::linked(project).map(|(_, common)| common);
+    let settings = linked.unwrap_or_else(|| project.join(".git")).join("config");
+    let text = read(&settings).unwrap_or_default();
+    let settings = config::parse_settings(&text).unwrap_or_default();
+    let is_address =
+        |it: &&config::GitSetting| it.section == "remote" && matches!(&*it.name, "url" | "pushurl");
+    let remotes: Vec<(&str, &str)> = settings
+        .iter()
+        .filter(is_address)
+        .filter_map(|it| Some((it.middle.as_deref()?, it.value.as_str())))
+        .collect();
+    let named = |name: &str| remotes.iter().any(|(remote, _)| *remote == name);
+    let chosen = words.iter().copied().find(|word| named(word));
+    let only = remotes.first().map(|(name, _)| *name);
+    let only = only.filter(|only| remotes.iter().all(|(name, _)| name == only));
+    let chosen = chosen.or(named("origin").then_some("origin")).or(only);
+    let of_chosen = remotes.iter().filter(|(name, _)| Some(*name) == chosen);
+    of_chosen.map(|(_, address)| (*address).to_owned()).collect()
+}
+
 /// True if git would take the directory for a repository without a work tree.
 fn is_bare(dir: &Path) -> bool {
     is_complete(|name| fs::symlink_metadata(dir.join(name)).is_ok())

@@ -27,8 +27,8 @@ pub use module::{MODULE_EXPORT, PolicyModule, load_module, make_module};
 pub use quote::{one_line, string_literal};
 pub use rule::{EffectDraft, RuleBody, RuleDraft, RuleGroup};
 pub use sandbox::{
-    EnvRuleDraft, FileEffect, FileRuleDraft, HostRuleDraft, NetDraft, NetRules, SandboxBase,
-    SandboxDraft,
+    EnvRuleDraft, FileEffect, FileRuleDraft, HostListDraft, HostRuleDraft, NetDraft, NetRules,
+    SandboxBase, SandboxDraft,
 };
 
 /// A policy that is not text yet. Its parts are written in the order of the fields.

@@ -156,6 +156,10 @@ impl LinkResolver for NotedLinks<'_> {
         self.disk.aliases(path, root, protect)
     }
 
+    fn remote_addresses(&self, project: &Path, words: &[&str]) -> Vec<String> {
+        self.disk.remote_addresses(project, words)
+    }
+
     fn git_is_steered(&self, dir: &Path, project: &Path, subcommand: &str) -> Option<String> {
         self.disk.git_is_steered(dir, project, subcommand)
     }

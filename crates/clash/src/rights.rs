@@ -3,9 +3,11 @@
 
 use std::path::{Path, PathBuf};
 
+use clash_policy::decide::Decision;
 use clash_policy::rule::SandboxGrant;
 use clash_policy::{
-    Effect, FileCaps, FsRule, HostPattern, NetRule, PathPattern, PolicySpan, Sandbox, protect,
+    Effect, FileCaps, FsRule, HostPattern, HostUse, NetRule, PathPattern, PolicySpan, Sandbox,
+    protect,
 };
 use serde::{Deserialize, Serialize};
 
@@ -24,9 +26,16 @@ pub(crate) enum ExtraRight {
     Host(String),
 }
 
+const ANSWER: &str = "the user's answer";
+
 /// The span of rules that no policy has.
 fn no_span() -> PolicySpan {
-    PolicySpan { file: "the user's answer".to_owned(), line: 0, column: 0 }
+    PolicySpan { file: ANSWER.to_owned(), line: 0, column: 0 }
+}
+
+/// True for the span of a rule that a user's answer made.
+pub(crate) fn is_answer(span: &PolicySpan) -> bool {
+    span.file == ANSWER
 }
 
 impl ExtraRight {
@@ -178,6 +187,28 @@ fn host_pattern(host: &str) -> HostPattern {
             HostPattern::Addresses { base, bits }
         }
         Err(_) => HostPattern::Name(host.to_ascii_lowercase()),
+    }
+}
+
+/// Adds the hosts that the words of approved commands name to the sandbox: exactly these names,
+/// without their subdomains.
+pub(crate) fn add_asked_hosts(sandbox: &mut Sandbox, decision: &Decision) {
+    let hosts = decision.parts.iter().flat_map(|part| &part.asked_hosts);
+    let rule = |HostUse { host, port }: &HostUse| NetRule {
+        host: match host_pattern(host) {
+            HostPattern::Name(name) => HostPattern::Exact(name),
+            other => other,
+        },
+        // Web servers send clients from one of these ports to the other.
+        ports: if matches!(port, 80 | 443) { vec![80, 443] } else { vec![*port] },
+        effect: Effect::Allow,
+        span: no_span(),
+    };
+    let net: Vec<NetRule> = hosts.map(rule).collect();
+    if !net.is_empty() {
+        let name = sandbox.name.clone();
+        let (fs, unprotect, span) = (Vec::new(), Vec::new(), no_span());
+        SandboxGrant { sandbox: name, fs, net, unprotect, span }.add_to(sandbox);
     }
 }
 

@@ -72,6 +72,9 @@ fn describe_part(part: &DecisionPart) -> String {
             "`{what}` {verb}: it steers the agent or clash itself, which no sandbox may change"
         ),
     };
+    if let Some(hosts) = part.shown_hosts() {
+        text.push_str(&format!(": it reaches {hosts}"));
+    }
     if let Some(why) = &part.steered {
         text.push_str(&format!(" (an agent can steer it to run other code: {why})"));
     }

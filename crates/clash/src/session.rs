@@ -41,6 +41,9 @@ pub(crate) enum SessionError {
 const ROOT: &str = "root";
 const AGENT: &str = "agent";
 
+/// The directory in which the session's rooms find each other's servers, below the session's.
+pub(crate) const SERVED_PORTS: &str = "served";
+
 /// The file with the id, if the directory's name is not the id.
 const ID: &str = "id";
 

@@ -8,6 +8,7 @@
 
 mod edges;
 mod facts;
+mod named_hosts;
 mod outputs;
 mod reach;
 mod redirections;
@@ -76,6 +77,9 @@ pub struct DecisionPart {
     /// Why the command is steered, in a sandbox that may read credentials or use the
     /// network. An allow then counts as ask.
     pub steered: Option<String>,
+    /// Hosts in the words of the command about which its sandbox asks. A yes to the command
+    /// is a yes to them.
+    pub asked_hosts: Vec<HostUse>,
     /// The answer of the sandbox about the path of a file tool, or about a host.
     pub judged: Option<SandboxJudgement>,
 }
@@ -268,7 +272,8 @@ impl<'a> Decider<'_, 'a> {
             }
             None => self.stack.by_default(),
         };
-        self.unless_steered(command, ruling)
+        let ruling = self.unless_steered(command, ruling)?;
+        Ok(named_hosts::unless_asked(command, ruling, self.context)?)
     }
 
     /// A rule that gives a program more rights than the default sandbox trusts that
@@ -439,6 +444,7 @@ impl DecisionPart {
             overruled: ruling.overruled,
             opaque: None,
             steered: ruling.steered,
+            asked_hosts: ruling.asked_hosts,
             judged: None,
         })
     }

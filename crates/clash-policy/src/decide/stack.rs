@@ -1,5 +1,6 @@
 //! The layers of a policy, and the precedence among their rules.
 
+use crate::action::HostUse;
 use crate::effect::Effect;
 use crate::ir::{IrError, IrImage, LayerRef, RuleRef, SandboxRef};
 use crate::rule::LayerKind;
@@ -21,6 +22,8 @@ pub(super) struct PartRuling<'a> {
     pub(super) overruled: Vec<OverruledRule>,
     /// As [`super::DecisionPart::steered`].
     pub(super) steered: Option<String>,
+    /// As [`super::DecisionPart::asked_hosts`].
+    pub(super) asked_hosts: Vec<HostUse>,
 }
 
 impl PartRuling<'_> {
@@ -49,6 +52,7 @@ impl PartRuling<'_> {
             cause,
             overruled: Vec::new(),
             steered: None,
+            asked_hosts: Vec::new(),
         }
     }
 }
@@ -178,6 +182,7 @@ impl<'a> DecidingLayers<'a> {
             },
             overruled: Vec::new(),
             steered: None,
+            asked_hosts: Vec::new(),
         }
     }
 
@@ -286,5 +291,6 @@ fn ruling<'a>(
         },
         overruled,
         steered: None,
+        asked_hosts: Vec::new(),
     })
 }

@@ -144,6 +144,7 @@ fn steering_stays_behind() {
         "PERL5OPT",
         "RUBYOPT",
         "GIT_SSH_COMMAND",
+        "WSL_INTEROP",
         "GIT_EXEC_PATH",
         "GIT_CONFIG_KEY_0",
         "JAVA_TOOL_OPTIONS",

@@ -40,8 +40,8 @@ pub enum LaunchError {
     Cgroup(#[source] io::Error),
     #[error("prepare: opening the settings of process numbers")]
     ProcessNumbers(#[source] io::Error),
-    #[error("prepare: listening on port {port} of the host's loopback")]
-    ServedPort { port: u16, source: io::Error },
+    #[error("prepare: making sockets for served ports")]
+    ServedPort { source: io::Error },
     #[error("prepare: starting the process that forwards ports")]
     Forwarder(#[source] io::Error),
     #[error("prepare: starting the gate to the network")]

@@ -150,8 +150,8 @@ pub(super) fn prepare_parent<'a>(
     let cgroup = plan.group.as_deref().map(|group| RoomCgroup::new(group, &plan.limits));
     let cgroup = cgroup.transpose().map_err(LaunchError::Cgroup)?;
     let numbers = process_numbers(parent, cgroup.is_some())?;
-    let ports = parent.room.map(|room| PortCrossing::start(room, services.gate));
-    let mut ports = ports.transpose()?;
+    let start = |room| PortCrossing::start(room, services.gate, services.servers);
+    let mut ports = parent.room.map(start).transpose()?;
     let handover = ports.as_mut().and_then(PortCrossing::take_line);
     let monitor = monitor(parent, line, handover)?;
     Ok(ParentParts { filling, cwd, cgroup, numbers, ports, monitor, broker })

@@ -19,6 +19,7 @@ pub(crate) mod ports;
 pub(crate) mod redirect;
 pub(crate) mod scratch;
 pub(crate) mod seccomp;
+pub(crate) mod served;
 pub(crate) mod stdio;
 pub(crate) mod supervise;
 pub(crate) mod sys;

@@ -3,9 +3,12 @@
 //! A room without network has only its own loopback. For `localhost(ports = …)` the
 //! launcher listens on each port inside. A process in the host's network takes the
 //! connections, and connects to the same port of the host's loopback for each. For `serve`
-//! it is the other way round: the launcher listens on the host's loopback, and a process in
-//! the room's network, outside its sandbox, connects. No other address or port can be
-//! reached, because no other way exists.
+//! it is the other way round: a process in the room's network, outside its sandbox, listens
+//! on the host's loopback as soon as a server listens in the room (`served.rs`), and connects
+//! to it. No other address or port can be reached, because no other way exists.
+//!
+//! A served port on which another room of the session has a server is reached like a port of
+//! `localhost`, through that room's unix socket.
 //!
 //! The process carries at most [`MAX_CONNECTIONS`] at a time, fewer if it may open few
 //! files. Further connections wait in the kernel's queue, so a room cannot use up the host.
@@ -16,6 +19,8 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -32,6 +37,7 @@ use rustix::process::{Pid, Resource, WaitOptions, getrlimit, waitpid};
 use super::gate::GateProcess;
 use super::monitor::HandoverLine;
 use super::network::GateDescriptors;
+use super::served::{ServedSockets, ServerExchange, ServerWatch};
 use super::sys::{self, ForkSide};
 use crate::gate::GateService;
 use crate::launch::error::LaunchError;
@@ -55,7 +61,9 @@ pub(crate) struct PortCrossing {
     outside: Option<PortForwarder>,
     /// The process in the room's network, for ports that the room serves.
     inside: Option<PortForwarder>,
-    served: Vec<TcpListener>,
+    served: Option<ServedSockets>,
+    /// Served ports on which another room of the session has a server.
+    of_session: Vec<u16>,
     /// The process that judges connections to other hosts.
     gate: Option<GateProcess>,
     /// The monitor's end of the line on which it orders sockets.
@@ -63,32 +71,37 @@ pub(crate) struct PortCrossing {
 }
 
 impl PortCrossing {
-    /// Listens on the served ports of the host's loopback, and starts the processes that the
-    /// room's network needs: a forwarder for reached ports, the gate for host rules. Call
-    /// this in the host's network, which the processes keep.
+    /// Makes sockets for the served ports, and starts the processes that the room's network
+    /// needs: a forwarder for reached ports, the gate for host rules. Call this in the host's
+    /// network, which the processes keep. `servers` is the directory in which the rooms of the
+    /// session find each other's servers.
     pub(crate) fn start(
         room: &RoomPlan,
         service: Option<&dyn GateService>,
+        servers: Option<&Path>,
     ) -> Result<Self, LaunchError> {
         let ports = &room.ports;
-        let mut served = Vec::new();
-        for port in &ports.served {
-            let listeners = listen(*port);
-            served.extend(
-                listeners.map_err(|source| LaunchError::ServedPort { port: *port, source })?,
-            );
-        }
+        // Without the directory, rooms do not reach each other; the command runs.
+        let exchange = || servers.and_then(|path| ServerExchange::open(path).ok());
+        let exchange = if ports.served.is_empty() { None } else { exchange() };
+        let is_other = |port: &u16| !ports.reached.contains(port);
+        let mut of_session = exchange.as_ref().map(|it| it.live(&ports.served)).unwrap_or_default();
+        of_session.retain(is_other);
+        let mut own = ports.served.clone();
+        own.retain(|port| is_other(port) && !of_session.contains(port));
         let (line, orders) = HandoverLine::new(room).unzip();
         let (mut for_forwarder, mut for_gate) = (None, None);
         match &ports.gate {
             Some(_) => for_gate = orders,
             None => for_forwarder = orders.map(|line| (line, ports.reached.clone())),
         }
-        let outside = (!ports.reached.is_empty())
-            .then(|| PortForwarder::start(Vec::new(), for_forwarder))
-            .transpose()?;
+        let reaches = !ports.reached.is_empty() || !of_session.is_empty();
+        let run = |control: &OwnedFd| forward(control, exchange.as_ref(), for_forwarder);
+        let outside = reaches.then(|| PortForwarder::start(run)).transpose()?;
+        let served = (!own.is_empty()).then(|| ServedSockets::make(&own, exchange));
+        let served = served.transpose().map_err(|source| LaunchError::ServedPort { source })?;
         let gate = ports.gate.as_ref().map(|net| GateProcess::start(net, service, for_gate));
-        Ok(Self { outside, inside: None, served, gate: gate.transpose()?, line })
+        Ok(Self { outside, inside: None, served, of_session, gate: gate.transpose()?, line })
     }
 
     /// The line for the monitor; `None` if programs get no sockets, or at the second call.
@@ -99,10 +112,12 @@ impl PortCrossing {
     /// Call this in the room's network.
     pub(crate) fn listen(&self, ports: &SharedPorts) -> Result<(), LaunchError> {
         let Some(outside) = &self.outside else { return Ok(()) };
-        for port in &ports.reached {
+        let host = ports.reached.iter().map(|port| (port, PortTarget::Loopback));
+        let session = self.of_session.iter().map(|port| (port, PortTarget::Session));
+        for (port, target) in host.chain(session) {
             let failed = |source| LaunchError::ReachedPort { port: *port, source };
             for listener in listen(*port).map_err(failed)? {
-                send(&outside.control, *port, &listener).map_err(failed)?;
+                send(&outside.control, *port, target, &listener).map_err(failed)?;
             }
         }
         Ok(())
@@ -116,8 +131,10 @@ impl PortCrossing {
     /// Takes connections to served ports. Call this in the room's network, when process 1
     /// exists.
     pub(crate) fn serve(&mut self) -> Result<(), LaunchError> {
-        if !self.served.is_empty() {
-            self.inside = Some(PortForwarder::start(std::mem::take(&mut self.served), None)?);
+        if let Some(sockets) = self.served.take() {
+            let mut given = Some(sockets);
+            let run = |control: &OwnedFd| given.take().map_or(Ok(()), |it| serve(control, it));
+            self.inside = Some(PortForwarder::start(run)?);
         }
         Ok(())
     }
@@ -134,8 +151,11 @@ impl PortCrossing {
         all.map(|pid| pid.as_raw_nonzero().get())
     }
 
-    /// Tells the gate that a keeper takes the launcher's place.
+    /// Tells the gate and the process in the room that a keeper takes the launcher's place.
     pub(crate) fn keep(&self, first: libc::pid_t) {
+        if let Some(inside) = &self.inside {
+            let _ = rustix::net::send(&inside.control, KEEPER_TAKES_OVER, SendFlags::NOSIGNAL);
+        }
         if let Some(gate) = &self.gate {
             gate.keep(first);
         }
@@ -156,12 +176,9 @@ struct PortForwarder {
 }
 
 impl PortForwarder {
-    /// Forks the process that forwards connections to these listeners, and to further ones
-    /// that the launcher sends. It ends with the launcher. It blocks signals of the terminal.
-    fn start(
-        listeners: Vec<TcpListener>,
-        orders: Option<(OwnedFd, Vec<u16>)>,
-    ) -> Result<Self, LaunchError> {
+    /// Forks a process that runs `job` with its end of the control socket. It ends with the
+    /// launcher. It blocks signals of the terminal.
+    fn start(job: impl FnOnce(&OwnedFd) -> io::Result<()>) -> Result<Self, LaunchError> {
         let failed = |error: io::Error| LaunchError::Forwarder(error);
         let (control, theirs) =
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
@@ -176,7 +193,7 @@ impl PortForwarder {
             }
             ForkSide::Child => {
                 drop(control);
-                let _ = forward(&theirs, listeners, orders);
+                let _ = job(&theirs);
                 sys::exit_now(0)
             }
         }
@@ -205,58 +222,130 @@ fn connect(port: u16) -> io::Result<TcpStream> {
     TcpStream::connect(first).or_else(|error| TcpStream::connect(second).map_err(|_| error))
 }
 
-/// Takes connections, also of listeners that arrive later, until the launcher closes
-/// `control`. Then delivers those that wait, within [`MAX_DELIVERY_TIME`].
+/// The other end of a port.
+#[derive(Clone, Copy, Debug)]
+enum PortTarget {
+    /// The same port of the own loopback.
+    Loopback,
+    /// The unix socket of the session with this number, in the working directory.
+    Session,
+}
+
+/// Takes connections of listeners that arrive, until the launcher closes `control`. Then
+/// delivers those that wait, within [`MAX_DELIVERY_TIME`].
 fn forward(
     control: &OwnedFd,
-    listeners: Vec<TcpListener>,
+    exchange: Option<&ServerExchange>,
     orders: Option<(OwnedFd, Vec<u16>)>,
 ) -> io::Result<()> {
-    // The process ends with the socket, and not with its parent: a keeper may take over the
-    // socket. The caller of the launcher may wait for the end of its output, so this process must
-    // not hold it.
-    let null = rustix::fs::open("/dev/null", rustix::fs::OFlags::RDWR, rustix::fs::Mode::empty())?;
-    rustix::stdio::dup2_stdin(&null)?;
-    rustix::stdio::dup2_stdout(&null)?;
-    rustix::stdio::dup2_stderr(&null)?;
-    drop(null);
-    let listening = listeners.iter().map(AsRawFd::as_raw_fd);
     let of_orders = orders.iter().map(|(line, _)| line.as_raw_fd());
-    let kept = listening.chain([0, 1, 2, control.as_raw_fd()]).chain(of_orders);
-    sys::close_all_but_these(&mut kept.collect::<Vec<RawFd>>());
+    let held = exchange.map(ServerExchange::descriptor).into_iter().chain(of_orders);
+    hold_only(held.collect::<Vec<RawFd>>().into_iter(), control, true)?;
     if let Some((line, ports)) = orders {
         thread().spawn(move || serve_loopback_orders(&line, &ports))?;
     }
-    let taken = Arc::new(TakenConnections::new());
-    let mut all = Vec::new();
-    let mut start = |port: u16, listener: TcpListener| {
-        listener.set_nonblocking(true)?;
-        let (again, taken) = (listener.try_clone()?, taken.clone());
-        all.push((port, listener));
-        thread().spawn(move || take(&again, port, &taken)).map(drop)
-    };
-    for listener in listeners {
-        start(listener.local_addr()?.port(), listener)?;
+    if let Some(exchange) = exchange {
+        let _ = exchange.enter();
     }
-    let is_orderly = loop {
+    let mut doors = TakenPorts::new();
+    loop {
         match receive(control)? {
-            ForwarderMessage::Listener(port, listener) => start(port, listener)?,
-            ForwarderMessage::End { is_orderly } => break is_orderly,
+            ForwarderMessage::Listener(port, target, listener) => {
+                doors.start(port, target, listener)?;
+            }
+            ForwarderMessage::Keep => {}
+            ForwarderMessage::End { is_orderly } => {
+                return Ok(if is_orderly {
+                    doors.deliver()
+                });
+            }
         }
-    };
-    // The launcher or the keeper was killed.
-    if !is_orderly {
-        return Ok(());
     }
-    // The last connections may still be in the queue.
-    for (port, listener) in &all {
-        while taken.next(listener, *port).is_ok() {}
+}
+
+/// Publishes the servers of the room while it exists, and takes connections for them.
+fn serve(control: &OwnedFd, sockets: ServedSockets) -> io::Result<()> {
+    // It holds a directory of the host. Processes of the room do not find it in /proc, because
+    // the launcher has made itself undumpable.
+    hold_only(sockets.descriptors(), control, false)?;
+    let mut watch = ServerWatch::new(sockets);
+    let mut doors = TakenPorts::new();
+    loop {
+        let pause = watch.pause();
+        let pause = rustix::thread::Timespec { tv_sec: 0, tv_nsec: pause.subsec_nanos().into() };
+        let mut waiting = [PollFd::new(control, PollFlags::IN)];
+        if poll(&mut waiting, Some(&pause)).is_ok_and(|ready| ready > 0) {
+            match receive(control)? {
+                ForwarderMessage::Listener(..) => {}
+                // The caller of the launcher may wait for the end of its output.
+                ForwarderMessage::Keep => leave_stdio(true)?,
+                ForwarderMessage::End { is_orderly } => {
+                    watch.end();
+                    return Ok(if is_orderly {
+                        doors.deliver()
+                    });
+                }
+            }
+        }
+        for (port, listener) in watch.look() {
+            doors.start(port, PortTarget::Loopback, listener)?;
+        }
     }
-    let end = Instant::now() + MAX_DELIVERY_TIME;
-    while taken.active.load(Ordering::Acquire) > 0 && Instant::now() < end {
-        std::thread::sleep(Duration::from_millis(2));
+}
+
+/// Closes every descriptor but these. The process ends with the socket, and not with its
+/// parent: a keeper may take over the socket.
+fn hold_only(
+    held: impl Iterator<Item = RawFd>,
+    control: &OwnedFd,
+    with_errors: bool,
+) -> io::Result<()> {
+    leave_stdio(with_errors)?;
+    let mut kept: Vec<RawFd> = held.chain([0, 1, 2, control.as_raw_fd()]).collect();
+    sys::close_all_but_these(&mut kept);
+    Ok(())
+}
+
+/// Lets go of the caller's stdin and stdout, and of standard error on request. The caller of
+/// the launcher may wait for the end of its output.
+fn leave_stdio(with_errors: bool) -> io::Result<()> {
+    let null = rustix::fs::open("/dev/null", rustix::fs::OFlags::RDWR, rustix::fs::Mode::empty())?;
+    rustix::stdio::dup2_stdin(&null)?;
+    rustix::stdio::dup2_stdout(&null)?;
+    if with_errors {
+        rustix::stdio::dup2_stderr(&null)?;
     }
     Ok(())
+}
+
+/// The listeners of this process, each with a thread.
+struct TakenPorts {
+    taken: Arc<TakenConnections>,
+    all: Vec<(u16, PortTarget, OwnedFd)>,
+}
+
+impl TakenPorts {
+    fn new() -> Self {
+        Self { taken: Arc::new(TakenConnections::new()), all: Vec::new() }
+    }
+
+    fn start(&mut self, port: u16, target: PortTarget, listener: OwnedFd) -> io::Result<()> {
+        rustix::io::ioctl_fionbio(&listener, true)?;
+        let (again, taken) = (listener.try_clone()?, self.taken.clone());
+        self.all.push((port, target, listener));
+        thread().spawn(move || take(&again, port, target, &taken)).map(drop)
+    }
+
+    /// Takes the last connections, which may still be in the queue, and delivers their data.
+    fn deliver(&self) {
+        for (port, target, listener) in &self.all {
+            while self.taken.next(listener, *port, *target).is_ok() {}
+        }
+        let end = Instant::now() + MAX_DELIVERY_TIME;
+        while self.taken.active.load(Ordering::Acquire) > 0 && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
 }
 
 /// The connections that this process carries.
@@ -278,19 +367,20 @@ impl TakenConnections {
         Self { active: AtomicUsize::new(0), most, taking: Mutex::new(()) }
     }
 
-    /// Takes a waiting connection, if there is capacity, and connects to the same port of
-    /// the own loopback.
-    fn next(self: &Arc<Self>, listener: &TcpListener, port: u16) -> io::Result<()> {
+    /// Takes a waiting connection, if there is capacity, and connects it to the target.
+    fn next(self: &Arc<Self>, listener: &OwnedFd, port: u16, target: PortTarget) -> io::Result<()> {
         let guard = self.taking.lock();
         if self.active.load(Ordering::Acquire) >= self.most {
             return Err(Errno::MFILE.into());
         }
-        let (stream, _) = listener.accept()?;
+        // Also for unix sockets, whose addresses the standard library would not understand.
+        let stream = rustix::net::accept_with(listener, SocketFlags::CLOEXEC)?;
+        let stream = TcpStream::from(stream);
         self.active.fetch_add(1, Ordering::AcqRel);
         drop(guard);
         let all = self.clone();
         let join = move || {
-            let _ = join(stream, port);
+            let _ = join(stream, port, target);
             all.active.fetch_sub(1, Ordering::AcqRel);
         };
         if thread().spawn(join).is_err() {
@@ -305,11 +395,11 @@ fn thread() -> std::thread::Builder {
 }
 
 /// Takes connections of one listener for ever. Pauses after an error.
-fn take(listener: &TcpListener, port: u16, taken: &Arc<TakenConnections>) {
+fn take(listener: &OwnedFd, port: u16, target: PortTarget, taken: &Arc<TakenConnections>) {
     loop {
         let mut waiting = [PollFd::new(listener, PollFlags::IN)];
         let polled = poll(&mut waiting, None).is_ok();
-        match taken.next(listener, port) {
+        match taken.next(listener, port, target) {
             // The client has closed the connection meanwhile.
             Err(error) if polled && error.kind() == io::ErrorKind::WouldBlock => {}
             // No capacity is left, here or in the kernel. An immediate retry would only
@@ -320,10 +410,17 @@ fn take(listener: &TcpListener, port: u16, taken: &Arc<TakenConnections>) {
     }
 }
 
-/// Connects to the port and copies both ways until both sides have closed. Resets the taken
-/// connection if no process listens there.
-fn join(taken: TcpStream, port: u16) -> io::Result<()> {
-    let made = match connect(port) {
+/// Connects to the target and copies both ways until both sides have closed. Resets the taken
+/// connection if no server listens there.
+fn join(taken: TcpStream, port: u16, target: PortTarget) -> io::Result<()> {
+    let made = match target {
+        PortTarget::Loopback => connect(port),
+        // Only reads, writes and shutdowns follow, which unix sockets have too.
+        PortTarget::Session => {
+            UnixStream::connect(port.to_string()).map(|made| TcpStream::from(OwnedFd::from(made)))
+        }
+    };
+    let made = match made {
         Ok(made) => made,
         // Resets the connection: no server listens there.
         Err(_) => {
@@ -331,7 +428,8 @@ fn join(taken: TcpStream, port: u16) -> io::Result<()> {
         }
     };
     for stream in [&taken, &made] {
-        stream.set_nodelay(true)?;
+        // Unix sockets have no such option.
+        let _ = stream.set_nodelay(true);
     }
     std::thread::scope(|both| {
         let back = thread().spawn_scoped(both, || copy(&made, &taken))?;
@@ -348,23 +446,32 @@ fn copy(mut from: &TcpStream, mut to: &TcpStream) {
     let _ = from.shutdown(Shutdown::Read);
 }
 
-/// Sends a port and its listener to the forwarding process.
-fn send(control: &OwnedFd, port: u16, listener: &TcpListener) -> io::Result<()> {
+/// Sends a port, its target and its listener to the forwarding process.
+fn send(
+    control: &OwnedFd,
+    port: u16,
+    target: PortTarget,
+    listener: &TcpListener,
+) -> io::Result<()> {
     let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut with = SendAncillaryBuffer::new(&mut space);
     let fds = [std::os::fd::AsFd::as_fd(listener)];
     with.push(SendAncillaryMessage::ScmRights(&fds));
-    let port = port.to_ne_bytes();
-    sendmsg(control, &[io::IoSlice::new(&port)], &mut with, SendFlags::NOSIGNAL)?;
+    let [high, low] = port.to_be_bytes();
+    let message = [high, low, u8::from(matches!(target, PortTarget::Session))];
+    sendmsg(control, &[io::IoSlice::new(&message)], &mut with, SendFlags::NOSIGNAL)?;
     Ok(())
 }
 
 /// The message before the end of the room.
 const ORDERLY_END: &[u8] = b"e";
+/// The message when a keeper takes the launcher's place.
+const KEEPER_TAKES_OVER: &[u8] = b"ke";
 
 /// A message to a forwarder.
 enum ForwarderMessage {
-    Listener(u16, TcpListener),
+    Listener(u16, PortTarget, OwnedFd),
+    Keep,
     End { is_orderly: bool },
 }
 
@@ -373,8 +480,8 @@ enum ForwarderMessage {
 fn receive(control: &OwnedFd) -> io::Result<ForwarderMessage> {
     let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut with = RecvAncillaryBuffer::new(&mut space);
-    let mut port = [0_u8; 2];
-    let mut parts = [io::IoSliceMut::new(&mut port)];
+    let mut text = [0_u8; 3];
+    let mut parts = [io::IoSliceMut::new(&mut text)];
     let length = loop {
         match recvmsg(control, &mut parts, &mut with, RecvFlags::CMSG_CLOEXEC) {
             Ok(message) => break message.bytes,
@@ -387,9 +494,12 @@ fn receive(control: &OwnedFd) -> io::Result<ForwarderMessage> {
         _ => None,
     });
     Ok(match (length, listener) {
-        (2, Some(listener)) => {
-            ForwarderMessage::Listener(u16::from_ne_bytes(port), TcpListener::from(listener))
+        (3, Some(listener)) => {
+            let [high, low, session] = text;
+            let target = if session == 1 { PortTarget::Session } else { PortTarget::Loopback };
+            ForwarderMessage::Listener(u16::from_be_bytes([high, low]), target, listener)
         }
+        (length, _) if length == KEEPER_TAKES_OVER.len() => ForwarderMessage::Keep,
         (length, _) => ForwarderMessage::End { is_orderly: length == ORDERLY_END.len() },
     })
 }

@@ -151,8 +151,8 @@ fn report_network(
     let Some(room) = room else { return };
     let reached = "a process outside takes the connection and connects to this port of the host's \
          loopback, and to nothing else";
-    let served = "the launcher listens on the host's loopback and connects to the room's own for \
-         each connection";
+    let served = "when a server listens in the room, the host's loopback and later rooms of the \
+         session lead to it";
     if let Some(clash_policy::NetworkAccess::Hosts { rules, .. }) = &room.ports.gate {
         let local = &clash_policy::HostPattern::Localhost;
         for rule in rules.iter().filter(|rule| rule.host != *local) {
@@ -164,12 +164,12 @@ fn report_network(
             add_line(report, &format!("net {} {rule}", rule.effect), "gate", why);
         }
     }
-    for (rule, ports, why) in
-        [("localhost", &room.ports.reached, reached), ("serve", &room.ports.served, served)]
-    {
-        for port in ports {
-            add_line(report, &format!("{rule} {port}"), "forwarder", why);
-        }
+    for port in &room.ports.reached {
+        add_line(report, &format!("localhost {port}"), "forwarder", reached);
+    }
+    if !room.ports.served.is_empty() {
+        let ports: Vec<String> = room.ports.served.iter().map(u16::to_string).collect();
+        add_line(report, &format!("serve {}", ports.join(", ")), "forwarder", served);
     }
 }
 

@@ -196,7 +196,7 @@ pub(super) fn plan_visible_paths(sources: &MountSources<'_>) -> VisiblePaths {
 const OWN_PATHS: [&str; 5] = ["/proc", "/dev/fd", "/dev/stdin", "/dev/stdout", "/dev/stderr"];
 
 /// True if the sandbox reaches ports of the host or other hosts. That needs a room, or the
-/// monitor if the rules are about addresses and the loopback only. Served ports need a room:
+/// monitor if the rules are about addresses and the loopback only. Without a room no port is served:
 /// fails with `NoRoom` where none can be made, and with `NoGate` for host rules where no gate
 /// can be made.
 pub(super) fn ports_need_room(
@@ -215,16 +215,18 @@ pub(super) fn ports_need_room(
             }
             _ => Ok(true),
         },
+        // Without a room no server is published. That takes nothing from the command.
+        RoomSupport::Impossible { .. } if ports.reached.is_empty() && ports.gate.is_none() => {
+            Ok(false)
+        }
         RoomSupport::Impossible { .. }
-            if host.notify.works()
-                && ports.served.is_empty()
-                && network::names_no_host(&request.sandbox.net) =>
+            if host.notify.works() && network::names_no_host(&request.sandbox.net) =>
         {
             Ok(true)
         }
         RoomSupport::Impossible { why } => {
             let span = request.sandbox.span.clone();
-            let rule = match ports.reached.iter().chain(&ports.served).next() {
+            let rule = match ports.reached.first() {
                 Some(port) if ports.gate.is_none() => PlanError::Port { port: *port, span },
                 _ => PlanError::Hosts { span },
             };

@@ -1,5 +1,24 @@
 use super::*;
 
+#[test]
+fn the_remote_that_git_uses_has_addresses() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir(dir.path().join(".git")).unwrap();
+    let config = |text: &str| fs::write(dir.path().join(".git/config"), text).unwrap();
+    let of = |words: &[&str]| remote_addresses(dir.path(), words);
+    config("[remote \"up\"]\n\turl = https://up.test/a\n");
+    assert_eq!(of(&["fetch"]), ["https://up.test/a"]);
+    config(
+        "[remote \"up\"]\n\turl = https://up.test/a\n[remote \"origin\"]\n\turl = git@o.test:a\n",
+    );
+    assert_eq!(of(&["fetch"]), ["git@o.test:a"]);
+    assert_eq!(of(&["fetch", "up", "main"]), ["https://up.test/a"]);
+    config("[remote \"a\"]\n\turl = x\n[remote \"b\"]\n\turl = y\n");
+    assert_eq!(of(&["fetch"]), [] as [&str; 0]);
+    fs::remove_file(dir.path().join(".git/config")).unwrap();
+    assert_eq!(of(&["fetch"]), [] as [&str; 0]);
+}
+
 struct TestProject {
     _dir: tempfile::TempDir,
     root: PathBuf,

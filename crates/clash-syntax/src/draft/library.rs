@@ -7,7 +7,16 @@ use super::string_literal;
 const LIBRARY_SANDBOXES: &[(&str, &[&str])] = &[
     (
         "@clash//sandboxes.star",
-        &["git_full", "git_safe", "online", "project", "readonly", "unrestricted", "workspace"],
+        &[
+            "asked_web",
+            "git_full",
+            "git_safe",
+            "online",
+            "project",
+            "readonly",
+            "unrestricted",
+            "workspace",
+        ],
     ),
     ("@clash//agent.star", &["agent"]),
     ("@clash//builtin.star", &["clashbox"]),

@@ -64,6 +64,17 @@ pub enum NetRules {
         rules: Vec<HostRuleDraft>,
         default: Effect,
     },
+    /// The hosts of a list with a name of its own, which stands above the sandbox. Other
+    /// hosts are asked about.
+    Listed(HostListDraft),
+}
+
+/// `name = ["docs.rs", …]`: hosts that a user can edit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostListDraft {
+    pub comment: Vec<String>,
+    pub name: String,
+    pub hosts: Vec<KeyDraft>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -103,6 +114,9 @@ impl SandboxDraft {
 
     /// Appends the sandbox before formatting. Empty parts are left out.
     pub(super) fn write(&self, out: &mut String) {
+        if let Some(NetDraft { rules: NetRules::Listed(list), .. }) = &self.net {
+            list.write(out);
+        }
         comment(out, &self.comment, "");
         let _ = writeln!(out, "{} = sandbox(", self.name);
         let _ = writeln!(out, "    name = {},", string_literal(&self.name));
@@ -151,6 +165,18 @@ pub(super) fn file_rules(rules: &[FileRuleDraft]) -> String {
     out
 }
 
+impl HostListDraft {
+    /// Appends the list before formatting, one host a line.
+    fn write(&self, out: &mut String) {
+        comment(out, &self.comment, "");
+        let _ = writeln!(out, "{} = [", self.name);
+        for host in &self.hosts {
+            let _ = writeln!(out, "    {},", host.source("default()"));
+        }
+        out.push_str("]\n\n");
+    }
+}
+
 impl FileEffect {
     /// The effect as a policy writes it.
     fn source(&self) -> String {
@@ -170,6 +196,7 @@ impl NetRules {
             Self::Every(effect) => return format!("{effect}()"),
             Self::Localhost(ports) => return localhost(ports),
             Self::Hosts { rules, default } => (rules, default),
+            Self::Listed(list) => return format!("{} + [{{default(): ask()}}]", list.name),
         };
         let mut out = String::from("{\n");
         for HostRuleDraft { comment: why, key, effect } in rules {

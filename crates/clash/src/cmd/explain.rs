@@ -222,8 +222,9 @@ pub(super) fn print_sandbox(out: &mut CommandOutput, sandbox: &Sandbox) -> std::
     for rule in &sandbox.env {
         out.line(format!("  {:<5}        ${}", rule.effect.word(), rule.name))?;
     }
-    for port in &sandbox.serve {
-        out.line(format!("  serve        port {port}"))?;
+    if !sandbox.serve.is_empty() {
+        let ports: Vec<String> = sandbox.serve.iter().map(u16::to_string).collect();
+        out.line(format!("  serve        {}", ports.join(", ")))?;
     }
     for (name, limit) in sandbox.limits.named() {
         if let Some(limit) = limit {
@@ -271,6 +272,9 @@ fn describe_cause(part: &DecisionPart) -> String {
     };
     if let Some(sandbox) = part.sandbox.as_ref().filter(|_| part.effect < Effect::Deny) {
         text.push_str(&format!(", sandbox {sandbox}"));
+    }
+    if let Some(hosts) = part.shown_hosts() {
+        text.push_str(&format!(", asks about {hosts}"));
     }
     if let Some(why) = &part.steered {
         text.push_str(&format!(", steered: {why}"));

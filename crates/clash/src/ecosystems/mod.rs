@@ -5,7 +5,9 @@
 //! This module only reads, and only a bounded number of names and bytes. It runs no
 //! program, and it believes nothing of the project beyond "this file exists".
 
+mod address;
 mod ci;
+mod defaults;
 mod detect;
 mod elsewhere;
 mod hosts;
@@ -13,7 +15,7 @@ mod ignore;
 
 pub(crate) use detect::{DetectedProject, DetectedToolchain, detect};
 pub(crate) use elsewhere::{OutsidePath, PathUse, find_outside_paths};
-pub(crate) use hosts::{FetchHost, find_hosts};
+pub(crate) use hosts::{FetchHost, HostOrigin, find_hosts};
 
 /// A toolchain.
 #[derive(Debug, PartialEq, Eq)]

@@ -9,7 +9,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use clash_policy::decide::{SandboxMix, default_sandbox_name};
-use clash_policy::{FileCaps, JudgeContext, PolicyPlaces, ProcessLifetime, Sandbox, steering};
+use clash_policy::{
+    FileCaps, JudgeContext, NetworkAccess, PolicyPlaces, ProcessLifetime, Sandbox, steering,
+};
 use clash_sandbox::disk::Disk;
 use clash_sandbox::door::{DoorDirectory, DoorService, KeepOffer, KeptCommand};
 use clash_sandbox::facts::{HostFacts, RoomSupport};
@@ -32,7 +34,9 @@ use crate::doors::{self, DoorSet};
 use crate::env;
 use crate::in_force::PolicySandboxes;
 use crate::policy::LoadedPolicy;
+use crate::rights;
 use crate::rooms::{RecordedRoom, RoomRecord};
+use crate::session::SERVED_PORTS;
 use crate::ssh_agent::{self, LentAgent};
 use crate::temporary::{self, HeldTmp};
 use crate::trace::TraceEvent;
@@ -182,7 +186,9 @@ impl LaunchContext {
             door: command.door.clone(),
             file: command.file.clone(),
         };
+        let servers = self.session.as_ref().map(|session| session.dir.join(SERVED_PORTS));
         let services = LaunchServices {
+            servers: servers.as_deref(),
             doors: doors.map(|doors| doors as &dyn DoorService),
             ledger,
             gate: gate.as_ref().map(|gate| gate as &dyn GateService),
@@ -273,9 +279,18 @@ impl LaunchContext {
         }))
     }
 
-    /// True if every launch in this sandbox gets parts of its own, such as an agent of ssh.
+    /// True if every launch in this sandbox gets parts of its own, such as an agent of ssh or
+    /// a host that the user allowed for one command.
     pub(super) fn has_own_parts(&self, sandbox: &Sandbox, script: &str) -> bool {
-        ssh_agent::is_wanted(sandbox, script, &self.project, &self.dirs)
+        // A kept room does not see servers of the session that began after it, and the user's
+        // yes to a host is for one command.
+        let NetworkAccess::Hosts { rules, .. } = &sandbox.net else {
+            return ssh_agent::is_wanted(sandbox, script, &self.project, &self.dirs);
+        };
+        let fetches = rules.is_empty() && !sandbox.serve.is_empty();
+        fetches
+            || rules.iter().any(|rule| rights::is_answer(&rule.span))
+            || ssh_agent::is_wanted(sandbox, script, &self.project, &self.dirs)
     }
 
     /// The ledger of rooms. `None` if the room ends with its command, by its policy or

@@ -32,6 +32,7 @@ use crate::decision::{self, DecisionContext, DecisionError, readable_in_a_room};
 use crate::doors::{DoorSet, judged_name};
 use crate::policy::LoadedPolicy;
 use crate::questions::{self, LiveQuestion, MAX_ANSWER_TIME, QuestionKind, QuestionOutcome};
+use crate::rights;
 use crate::trace::{
     BlockEvidence, BlockKind, BlockedAccess, RefusingPart, TraceEvent, TraceRecord,
 };
@@ -317,7 +318,11 @@ impl RoomDoors<'_> {
                     || is_named())
         });
         match target {
-            Some(target) => Ok(DoorAnswer::Own(Box::new(target))),
+            Some(mut target) => {
+                // A yes to the command was a yes to the hosts that it names.
+                rights::add_asked_hosts(&mut target, decision);
+                Ok(DoorAnswer::Own(Box::new(target)))
+            }
             None if !self.is_restricted(name)? => Ok(DoorAnswer::Here),
             // With the program's file, the room could run it with other arguments.
             None if cwd.is_some() => Ok(DoorAnswer::Own(Box::new(self.room.clone()))),

@@ -46,6 +46,7 @@ use clash_sandbox::launch::CommandOfDoor;
 use clash_sandbox::plan::PathGrant;
 
 use crate::approval::ApprovalSlip;
+use crate::rights;
 use clash_agents::Agent;
 use confine::GivenParts;
 use context::LaunchContext;
@@ -134,9 +135,12 @@ impl LaunchContext {
         }
         let mix = decision.mix.clone();
         let rights = approval.as_ref().map(|it| it.rights.clone()).unwrap_or_default();
-        let mut room = self.settle(command.script, decision, approval)?;
-        crate::rights::add_all(&mut room, &rights, &self.project)
-            .map_err(LauncherError::Refused)?;
+        let mut room = self.settle(command.script, decision.clone(), approval)?;
+        // A yes to the command is a yes to the hosts that it names. Settings ask no user.
+        if mix.is_none() && started_by != StartedBy::Settings {
+            rights::add_asked_hosts(&mut room, &decision);
+        }
+        rights::add_all(&mut room, &rights, &self.project).map_err(LauncherError::Refused)?;
         let doors = self.doors(&policy, &room, mix.as_ref(), answers, mode, 0)?;
         let is_push = door::is_push(command.script);
         let doors = doors.map(|doors| door::RoomDoors { is_push, ..doors });

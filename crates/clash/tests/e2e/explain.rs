@@ -109,7 +109,7 @@ fn json_says_the_same() {
 fn sandboxes_can_be_looked_at() {
     let m = Machine::new(Who::Me);
     insta::assert_snapshot!(shown(&m, &["sandbox", "show", "rust_full"]), @r"
-    sandbox rust_full (@clash//rust.star:23): cargo, rustc and rustup: the project, the Rust toolchain, the network.
+    sandbox rust_full (@clash//rust.star:24): cargo, rustc and rustup: the project, the Rust toolchain, the network.
       allow rwcdx  $PWD/**
       allow rwcdx  $TMPDIR/**
       allow r      $HOME/.gitconfig
@@ -126,9 +126,10 @@ fn sandboxes_can_be_looked_at() {
       allow rx     the system's programs and libraries
       ask   rwcdx  every other path: commands are blocked, file tools ask
       allow        network
+      serve        3000, 3001, 4000, 4200, 4321, 5000, 5173, 8000, 8080, 8081, 8888, 9000
     ");
     insta::assert_snapshot!(shown(&m, &["sandbox", "show", "project"]), @r"
-    sandbox project (@clash//sandboxes.star:8): The project and the session's temporary directory; no network.
+    sandbox project (@clash//sandboxes.star:9): The project and the session's temporary directory; no network.
       allow rwcdx  $PWD/**
       allow rwcdx  $TMPDIR/**
       allow r      $HOME/.gitconfig
@@ -142,7 +143,7 @@ fn sandboxes_can_be_looked_at() {
     insta::assert_snapshot!(shown(&m, &["sandbox", "show", "rust"]), @r"
     clash: there is no sandbox `rust`
 
-    hint: known are agent, git_checkout_safe, git_full, git_rebase_safe, git_safe, online, project, readonly, rust_full, rust_safe, unrestricted, workspace
+    hint: known are agent, asked_web, git_checkout_safe, git_full, git_rebase_safe, git_safe, online, project, readonly, rust_full, rust_safe, unrestricted, workspace
     ");
     m.clash(["sandbox", "plan", "project"]).succeeds().says("landlock").says("seccomp");
 }

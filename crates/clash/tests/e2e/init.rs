@@ -42,7 +42,9 @@ pub(crate) fn init(m: &Machine, args: &[&str]) -> Ran {
 #[test]
 fn init_names_each_toolchain_and_its_file() {
     let m = rust_and_node_project(Who::Me);
-    insta::assert_snapshot!(shown(&m, &["init", "--quick", "--agent", "none"]), @r"
+    // The hosts depend on the tools of the machine: `init_hosts.rs` tests them.
+    let args = ["init", "--quick", "--agent", "none", "--all-hosts"];
+    insta::assert_snapshot!(shown(&m, &args), @r"
     detecting ecosystems...
     found: rust (Cargo.toml)
     found: node (web/package-lock.json, web/package.json)
@@ -60,7 +62,7 @@ fn new_policy() -> (String, String) {
     let m = Machine::new(Who::Me);
     m.write("app/Cargo.toml", "");
     m.write("app/.git/HEAD", "");
-    let args = ["--quick", "--ecosystem", "rust", "--ecosystem", "git"];
+    let args = ["--quick", "--all-hosts", "--ecosystem", "rust", "--ecosystem", "git"];
     Ran::of(m.command(clash()).args(["init", "--agent", "none"]).args(args).env("PATH", "/bin"))
         .succeeds();
     let text = policy(&m);
@@ -81,7 +83,7 @@ fn a_new_policy_reads_well() {
     load("@clash//files.star", "files")
     load("@clash//git.star", "git_checkout_safe", "git_rebase_safe")
     load("@clash//rust.star", "rust_full")
-    load("@clash//sandboxes.star", "git_full", "git_safe", "online", "project")
+    load("@clash//sandboxes.star", "asked_web", "git_full", "git_safe", "project")
 
     # What no rule names is asked about, and runs in the project without network.
     settings(default = ask(), default_sandbox = project)
@@ -123,8 +125,8 @@ fn a_new_policy_reads_well() {
 
             # git
 
-            # The network, when you say so.
-            ("curl", "wget"): ask(sandbox = online),
+            # The session's own servers; other hosts when you say so.
+            ("curl", "wget"): allow(sandbox = asked_web),
         },
         # The agent's own tools: files of the project; others are asked about.
         ("Glob", "Grep", "LS", "Read"): allow(sandbox = project),
@@ -290,7 +292,9 @@ fn a_script_gets_json_and_a_dry_run_writes_nothing() {
     assert_eq!(dry["policy"]["written"], false);
     let found = dry["found"].as_array().unwrap();
     assert_eq!(found[0], json!({"ecosystem": "rust", "files": ["Cargo.toml"], "ci": null}));
-    assert_eq!(dry["hosts"][0]["host"], "npm.example");
+    let mut hosts = dry["hosts"].as_array().unwrap().iter();
+    let lock = hosts.find(|it| it["host"] == "npm.example").unwrap();
+    assert_eq!((&lock["by"], &lock["allowed"]), (&json!("project"), &json!(false)));
     assert_eq!(said(&["--json"])["policy"]["written"], false);
     assert!(!policy_file(&m).exists());
     let made = said(&["--json", "--yes"]);

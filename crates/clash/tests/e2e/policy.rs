@@ -111,7 +111,7 @@ fn show_is_a_tree_with_the_place_of_every_rule() {
           $HOME/.ssh/**: deny (~/.clash/policy.star:12)
       sandboxes
         rust_full: 13 path rules, others ask; any network (@clash//rust.star:23)
-        project: 6 path rules, others ask; no network (@clash//sandboxes.star:8)
+        project: 6 path rules, others ask; no network (@clash//sandboxes.star:9)
     ");
     let user = shown(&m, &["policy", "show", "--layer", "user"]);
     assert!(user.starts_with("user (") && !user.contains("make"), "{user}");

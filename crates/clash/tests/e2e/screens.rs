@@ -62,7 +62,9 @@ fn polyglot_project() -> Machine {
 #[test]
 fn init_in_80_columns() {
     let m = polyglot_project();
-    insta::assert_snapshot!(screen(&m, &["init", "--quick", "--agent", "claude"]), @r"
+    // The hosts depend on the tools of the machine.
+    let args = ["init", "--quick", "--all-hosts", "--agent", "claude"];
+    insta::assert_snapshot!(screen(&m, &args), @r"
     detecting ecosystems...
     found: rust (Cargo.toml)
     found: node (web/package.json)
@@ -79,7 +81,9 @@ fn init_in_80_columns() {
     let mut command = m.command("script");
     // Toolchains of this machine that are elsewhere would have sandboxes of their own.
     command.env("PATH", "/bin");
-    let Some(ran) = typed_into(command, "init --agent none", "\n\n\nno\n") else { return };
+    let Some(ran) = typed_into(command, "init --agent none --all-hosts", "\n\n\nno\n") else {
+        return;
+    };
     // Without the codes of the progress line; the answers were typed before the questions.
     let text =
         ran.stdout.replace('\r', "").replace("\u{1b}[K\n", "\n").replace("[no]: ", "[no]:\n");
@@ -121,7 +125,8 @@ fn init_in_80_columns() {
       runs in git_checkout_safe  git bisect, git cherry-pick and 9 more
       runs in git_safe           git rm, git
       runs in git_rebase_safe    git rebase
-      asks about                 find -delete, rm -R, rsync --del* and 35 more
+      runs in asked_web          curl, wget
+      asks about                 find -delete, rm -R, rsync --del* and 33 more
       denies                     sudo
       everything else            is asked about, and runs in project
 
@@ -168,7 +173,7 @@ fn doctor_in_80_columns() {
       ok     it compiles
 
     sandboxes
-      ok     12 of 12 can be enforced here
+      ok     13 of 13 can be enforced here
 
     clash's own files
       ok     state directory ~/.local/state/clash

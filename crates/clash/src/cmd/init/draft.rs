@@ -4,13 +4,14 @@ use std::path::{Path, PathBuf};
 
 use clash_policy::{Effect, PolicyPlaces, Sandbox};
 use clash_syntax::draft::{
-    EffectDraft, FileEffect, FileRuleDraft, KeyDraft, LibraryRules, PolicyDraft, RuleBody,
-    RuleDraft, RuleGroup, SandboxBase, SandboxDraft, SettingsDraft,
+    EffectDraft, FileEffect, FileRuleDraft, KeyDraft, LibraryRules, NetDraft, NetRules,
+    PolicyDraft, RuleBody, RuleDraft, RuleGroup, SandboxBase, SandboxDraft, SettingsDraft,
 };
 
+use super::hosts::LearnedHosts;
 use super::posture::Posture;
 use super::presets::{LibraryError, PolicyLibrary};
-use crate::ecosystems::{self, DetectedToolchain, FetchHost, OutsidePath, PathUse};
+use crate::ecosystems::{self, DetectedToolchain, OutsidePath, PathUse};
 use crate::remedy::Remedy;
 
 /// The user's choices, and the findings of `clash init`.
@@ -18,7 +19,7 @@ use crate::remedy::Remedy;
 pub(crate) struct PolicyChoices {
     pub(crate) posture: Posture,
     pub(crate) ecosystems: Vec<DetectedToolchain>,
-    pub(crate) hosts: Vec<FetchHost>,
+    pub(crate) hosts: LearnedHosts,
 }
 
 /// A toolchain's rules, and the sandboxes made for this machine.
@@ -71,23 +72,25 @@ pub(crate) fn toolchain_rules(
         let mut rules = choices.posture.applied(rules, Some(ecosystem));
         let elsewhere = needs(detected, &format!("{}_safe", ecosystem.name));
         let mut sandboxes = Vec::new();
-        if !elsewhere.is_empty() {
-            for kind in ["safe", "full"] {
-                let base = format!("{}_{kind}", ecosystem.name);
-                let here = format!("{base}_here");
-                let changed =
-                    rules.iter_mut().map(|rule| change_sandbox(rule, &base, &here)).sum::<usize>();
-                if changed > 0 {
-                    sandboxes.push(machine_sandbox(&base, &here, &elsewhere, places));
-                }
+        let hosts = choices.hosts.list_of(ecosystem.name);
+        for kind in ["safe", "full"] {
+            let net = hosts.clone().filter(|_| kind == "full");
+            if elsewhere.is_empty() && net.is_none() {
+                continue;
+            }
+            let base = format!("{}_{kind}", ecosystem.name);
+            let here = format!("{base}_here");
+            let changed =
+                rules.iter_mut().map(|rule| change_sandbox(rule, &base, &here)).sum::<usize>();
+            if changed > 0 {
+                let net =
+                    net.map(|list| NetDraft { comment: Vec::new(), rules: NetRules::Listed(list) });
+                let own = machine_sandbox(&base, &here, &elsewhere, places);
+                sandboxes.push(SandboxDraft { net, ..own });
             }
         }
         let mut comment = vec![format!("{} ({})", ecosystem.name, detected.why())];
-        let hosts = choices.hosts.iter().filter(|host| host.ecosystem == ecosystem.name);
-        let hosts: Vec<&str> = hosts.map(|host| host.name.as_str()).collect();
-        if !hosts.is_empty() {
-            comment.push(format!("its files name {}", hosts.join(", ")));
-        }
+        comment.extend(choices.hosts.comment_of(ecosystem.name));
         let group = RuleGroup { comment, rules };
         all.push(ToolchainRules { name: ecosystem.name, group, sandboxes });
     }
@@ -144,7 +147,10 @@ fn machine_sandbox(
     let why = |it: &OutsidePath| format!("{}: {}", policy_path(&it.path, places), it.why);
     SandboxDraft {
         comment: elsewhere.iter().map(why).collect(),
-        doc: format!("{base} and what this machine keeps elsewhere."),
+        doc: match elsewhere {
+            [] => format!("{base} with the hosts of this machine."),
+            _ => format!("{base} and what this machine keeps elsewhere."),
+        },
         fs: elsewhere.iter().map(rule).collect(),
         ..SandboxDraft::new(here, SandboxBase::Extends(base.to_owned()))
     }
@@ -186,9 +192,15 @@ pub(crate) fn draft(
         commands.push(group("Removing whole directories.", removal));
     }
     commands.extend(toolchains.iter().map(|toolchain| toolchain.group.clone()));
-    let online = RuleBody::Effect(EffectDraft::new(Effect::Ask, Some("online")));
-    let online = vec![RuleDraft::new(&["curl", "wget"], online)];
-    commands.push(group("The network, when you say so.", online));
+    let (about, fetching) = match choices.hosts.are_held() {
+        true => (
+            "The session's own servers; other hosts when you say so.",
+            EffectDraft::new(Effect::Allow, Some("asked_web")),
+        ),
+        false => ("The network, when you say so.", EffectDraft::new(Effect::Ask, Some("online"))),
+    };
+    let fetching = RuleDraft::new(&["curl", "wget"], RuleBody::Effect(fetching));
+    commands.push(group(about, vec![fetching]));
     let about = "The agent's own tools: files of the project; others are asked about.";
     let mut tools = vec![group(about, tool_rules(posture))];
     if posture == Posture::Permissive {

@@ -5,6 +5,7 @@
 mod agents;
 mod draft;
 mod from_trace;
+mod hosts;
 mod learned;
 mod place;
 mod posture;
@@ -23,6 +24,7 @@ use clash_syntax::draft::load_line;
 use serde_json::{Value, json};
 
 use self::draft::{MachineFacts, PolicyChoices, ToolchainRules};
+use self::hosts::LearnedHosts;
 use self::posture::Posture;
 use self::presets::PolicyLibrary;
 use self::preview::{print_changes, print_preview};
@@ -65,6 +67,12 @@ pub(crate) struct Args {
     /// of this machine
     #[arg(long, value_name = "SCOPE", default_value = "user", value_parser = ["user", "project"])]
     scope: String,
+    /// Let every X_full sandbox reach every host, instead of the hosts that clash finds
+    #[arg(long, conflicts_with = "project_hosts")]
+    all_hosts: bool,
+    /// Also allow the hosts that only files of the project name, for example a lock file
+    #[arg(long)]
+    project_hosts: bool,
     /// Do not import permissions from the settings of agents
     #[arg(long)]
     no_import: bool,
@@ -160,6 +168,7 @@ impl Args {
             };
             walkthrough::ask(out, &project, &mut wanted, given)?;
         }
+        wanted.hosts = LearnedHosts::find(&project, &wanted, self.project_hosts, self.all_hosts)?;
         let proposal = self.propose(&project, &wanted)?;
         if self.json {
             if self.dry_run || !self.yes {
@@ -171,6 +180,7 @@ impl Args {
         }
         if !asks {
             out.line(format!("generating policy with: {}", wanted.described()))?;
+            wanted.print_hosts(out)?;
             for import in &wanted.imports {
                 let file = import.file.display();
                 out.line(format!(
@@ -179,6 +189,9 @@ impl Args {
             }
         }
         if asks || self.dry_run {
+            if asks {
+                wanted.print_hosts(out)?;
+            }
             print_preview(out, &project, &proposal, self.dry_run)?;
             if self.dry_run {
                 return Ok(exit::OK);
@@ -229,6 +242,7 @@ impl Args {
             imports,
             replace,
             anywhere: self.of_project(),
+            hosts: LearnedHosts::default(),
             learned: self.learn_from_trace(project)?,
         })
     }
@@ -269,16 +283,17 @@ impl Args {
         let toolchains = project.collect_rules(wanted)?;
         let text = |toolchains: &[ToolchainRules]| match &wanted.learned {
             Some(text) => Ok::<_, Failure>(text.clone()),
-            None => {
-                Ok(draft::draft(&wanted.choices(project), &project.library, toolchains)?.text()?)
-            }
+            None => Ok(draft::draft(&wanted.choices(), &project.library, toolchains)?.text()?),
         };
         let (how, text) = match &before {
             None => (PlacementAction::Create, text(&toolchains)?),
             Some(_) if wanted.replace || wanted.learned.is_some() => {
                 (PlacementAction::Replace, text(&toolchains)?)
             }
-            Some(before) => (PlacementAction::Merge, place::merged(before, &toolchains)?.0),
+            Some(before) => {
+                let (before, _) = wanted.hosts.refresh(before)?;
+                (PlacementAction::Merge, place::merged(&before, &toolchains)?.0)
+            }
         };
         let mut policies = vec![(file.clone(), text)];
         let mut changes =
@@ -409,6 +424,7 @@ struct WantedPolicy {
     replace: bool,
     /// True for the project's own policy, which must name no path of this machine.
     anywhere: bool,
+    hosts: LearnedHosts,
     /// The text of a policy made from a history; `None` for one made from the findings.
     learned: Option<String>,
 }
@@ -424,12 +440,15 @@ impl WantedPolicy {
         }
     }
 
-    /// The choices with the hosts that the project's files name. For a project's policy, only
-    /// hosts from files of the project.
-    fn choices(&self, project: &InitProject) -> PolicyChoices {
-        let mut hosts = ecosystems::find_hosts(&project.root, &project.places, &self.ecosystems);
-        hosts.retain(|host| !self.anywhere || !host.file.starts_with(['$', '/']));
-        PolicyChoices { posture: self.posture, ecosystems: self.ecosystems.clone(), hosts }
+    fn choices(&self) -> PolicyChoices {
+        let Self { posture, ecosystems, hosts, .. } = self;
+        PolicyChoices { posture: *posture, ecosystems: ecosystems.clone(), hosts: hosts.clone() }
+    }
+
+    /// Says which hosts the toolchains reach. Says nothing of a policy from a history.
+    fn print_hosts(&self, out: &mut CommandOutput) -> std::io::Result<()> {
+        let names: Vec<&str> = self.ecosystems.iter().map(|it| it.ecosystem.name).collect();
+        self.hosts.print(out, &names)
     }
 }
 
@@ -446,7 +465,7 @@ impl InitProject {
     /// compiler knows their grants. Looks at the search path and the environment for files
     /// that this machine keeps elsewhere.
     fn collect_rules(&self, wanted: &WantedPolicy) -> Result<Vec<ToolchainRules>, Failure> {
-        let choices = wanted.choices(self);
+        let choices = wanted.choices();
         let loads = |it: &DetectedToolchain| {
             let name = it.ecosystem.name;
             load_line(&format!("@clash//{name}.star"), &[&format!("{name}_safe")]) + "\n"
@@ -535,8 +554,10 @@ fn as_json(
             it.in_ci.as_ref().map(|(file, program)| json!({"file": file, "program": program}));
         json!({"ecosystem": it.ecosystem.name, "files": it.files, "ci": in_ci})
     };
-    let choices = wanted.choices(project);
-    let host = |it: &ecosystems::FetchHost| json!({"ecosystem": it.ecosystem, "host": it.name, "file": it.file});
+    let host = |it: &ecosystems::FetchHost| {
+        let (by, allowed) = (it.origin.word(), wanted.hosts.is_allowed(it));
+        json!({"ecosystem": it.ecosystem, "host": it.name, "file": it.file, "by": by, "allowed": allowed})
+    };
     let change = |it: &FileChange| json!({"file": it.file, "text": it.after});
     let imports: Vec<&PathBuf> = wanted.imports.iter().map(|it| &it.file).collect();
     let warnings: Vec<&String> = proposal.warnings.iter().map(|it| &it.text).collect();
@@ -545,7 +566,7 @@ fn as_json(
         "found": project.found.ecosystems.iter().map(found).collect::<Vec<_>>(),
         "complete": project.found.complete,
         "ecosystems": wanted.ecosystems.iter().map(|it| it.ecosystem.name).collect::<Vec<_>>(),
-        "hosts": choices.hosts.iter().map(host).collect::<Vec<_>>(),
+        "hosts": wanted.hosts.all().iter().map(host).collect::<Vec<_>>(),
         "posture": wanted.posture.word(),
         "agents": wanted.agents,
         "imports": imports,
