@@ -110,7 +110,7 @@ fn show_is_a_tree_with_the_place_of_every_rule() {
         Read
           $HOME/.ssh/**: deny (~/.clash/policy.star:12)
       sandboxes
-        rust_full: 13 path rules, others ask; any network (@clash//rust.star:23)
+        rust_full: 13 path rules, others ask; any network (@clash//rust.star:24)
         project: 6 path rules, others ask; no network (@clash//sandboxes.star:9)
     ");
     let user = shown(&m, &["policy", "show", "--layer", "user"]);
