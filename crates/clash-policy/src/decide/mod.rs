@@ -77,8 +77,7 @@ pub struct DecisionPart {
     /// Why the command is steered, in a sandbox that may read credentials or use the
     /// network. An allow then counts as ask.
     pub steered: Option<String>,
-    /// Hosts in the words of the command about which its sandbox asks. A yes to the command
-    /// is a yes to them.
+    /// Hosts in the command's words about which its sandbox asks. A yes covers them.
     pub asked_hosts: Vec<HostUse>,
     /// The answer of the sandbox about the path of a file tool, or about a host.
     pub judged: Option<SandboxJudgement>,
@@ -272,8 +271,7 @@ impl<'a> Decider<'_, 'a> {
             }
             None => self.stack.by_default(),
         };
-        let ruling = self.unless_steered(command, ruling)?;
-        Ok(named_hosts::unless_asked(command, ruling, self.context)?)
+        Ok(named_hosts::unless_asked(command, self.unless_steered(command, ruling)?, self.context)?)
     }
 
     /// A rule that gives a program more rights than the default sandbox trusts that

@@ -117,7 +117,7 @@ fn init_in_80_columns() {
       Bash sudo: deny()
     Take them over? [yes]:
     The policy in short:
-      runs in project            ack, actionlint, ag, arch, awk and 147 more
+      runs in project            ack, actionlint, addr2line, ag and 197 more
       runs in rust_full          cargo, cargo-clippy, cargo-fmt and 7 more
       runs in node_full          npm add, npm audit, npm ci and 18 more
       runs in node_safe          npm, ./node_modules/.bin/* and 11 more
