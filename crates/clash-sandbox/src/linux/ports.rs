@@ -255,9 +255,10 @@ fn forward(
             }
             ForwarderMessage::Keep => {}
             ForwarderMessage::End { is_orderly } => {
-                return Ok(if is_orderly {
-                    doors.deliver()
-                });
+                if is_orderly {
+                    doors.deliver();
+                }
+                return Ok(());
             }
         }
     }
@@ -281,9 +282,10 @@ fn serve(control: &OwnedFd, sockets: ServedSockets) -> io::Result<()> {
                 ForwarderMessage::Keep => leave_stdio(true)?,
                 ForwarderMessage::End { is_orderly } => {
                     watch.end();
-                    return Ok(if is_orderly {
-                        doors.deliver()
-                    });
+                    if is_orderly {
+                        doors.deliver();
+                    }
+                    return Ok(());
                 }
             }
         }
