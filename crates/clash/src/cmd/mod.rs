@@ -17,6 +17,7 @@ mod sandbox;
 mod session;
 mod show_json;
 mod status;
+mod statusline;
 mod stop;
 mod trust;
 mod watch;
@@ -55,6 +56,7 @@ enum ClashVerb {
     Install(install::InstallArgs),
     Uninstall(install::UninstallArgs),
     Status(status::Args),
+    Statusline(statusline::Args),
     Doctor(doctor::Args),
     #[command(about = "Show how the policy would decide an action, and why")]
     Explain(explain::Args),
@@ -131,6 +133,7 @@ impl ClashVerb {
             Self::Install(args) => args.run(out),
             Self::Uninstall(args) => args.run(out),
             Self::Status(args) => args.run(out),
+            Self::Statusline(args) => args.run(out),
             Self::Doctor(args) => args.run(out),
             Self::Explain(args) => args.run(out),
             Self::Policy(args) => args.run(out),

@@ -71,3 +71,23 @@ fn a_broken_policy_is_the_first_thing_to_know() {
         serde_json::from_str(&m.clash(["status", "--json"]).exits(1).stdout).unwrap();
     assert_eq!(value["policy"]["ok"], false);
 }
+
+/// The status line has the last block and sandbox of its own session, and no claim more.
+#[test]
+fn the_status_line_says_what_the_trace_says() {
+    let m = Machine::new(Who::Me).policy(POLICY);
+    let line = |message: &str| {
+        let mut command = m.command(crate::support::clash());
+        command.arg("statusline");
+        let child = crate::support::feed(command, message.as_bytes());
+        crate::support::Ran::from(child.wait_with_output().unwrap()).succeeds().stdout
+    };
+    assert_eq!(line("no json"), "clash: this session is not known\n");
+    let message = r#"{"session_id": "test-session", "model": {"id": "x"}}"#;
+    assert_eq!(line(message), "clash: no command in a sandbox yet\n");
+    m.bash("sudo reboot\u{1b}[2J").is("deny", "not on this machine");
+    let shown = line(message);
+    assert!(shown.contains("denied: sudo reboot"), "{shown}");
+    assert!(shown.ends_with("(clash allow --last)\n") && !shown.contains('\u{1b}'), "{shown:?}");
+    assert_eq!(line(r#"{"session_id": "other"}"#), "clash: no command in a sandbox yet\n");
+}
