@@ -24,6 +24,7 @@ fn git_settings_are_judged_one_by_one() {
         let config = world.project().join(".git/config");
         for works in [
             "git checkout -q -b x origin/y && test $(git config branch.x.remote) = origin",
+            "git update-ref refs/remotes/origin/z HEAD && git branch -q -u origin/z && test $(git config --get-all branch.x.merge) = refs/heads/z",
             "git remote add fork git@host.test:me/x.git",
             "git config user.email me@host.test && git config user.email you@host.test",
             "git config pull.rebase true",

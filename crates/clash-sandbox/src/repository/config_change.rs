@@ -122,7 +122,8 @@ pub(crate) fn judge_config_change(
     }
     for setting in removed {
         let goes = match (setting.section.as_str(), &setting.middle) {
-            ("branch", Some(branch)) => !has_branch(branch) || replaced(setting, &added),
+            // Git removes the old value before it adds the new one.
+            ("branch", Some(branch)) => !has_branch(branch) || says_no_place(setting),
             ("remote", _) => false,
             ("submodule", Some(_)) => is_submodule_setting(setting),
             _ => is_harmless(setting),
@@ -148,15 +149,11 @@ fn split_by<'a>(
     })
 }
 
-/// True if a setting of a branch gets another value that says nothing about the place.
-fn replaced(setting: &GitSetting, added: &[&GitSetting]) -> bool {
+/// True for a setting of a branch that does not say to which remote a push goes.
+fn says_no_place(setting: &GitSetting) -> bool {
     matches!(setting.name.as_str(), "description" | "gh-merge-base" | "merge" | "rebase")
-        && added.iter().any(|new| new.full_name() == setting.full_name())
 }
 
-/// True if a command may add this setting, given the settings of before. A branch gets a
-/// remote only if it has none, and a remote a URL only if it has none and the URL is on
-/// another machine. Every other setting must be on the list of harmless ones.
 fn may_be_added(setting: &GitSetting, old: &[GitSetting]) -> bool {
     let (name, value) = (setting.name.as_str(), setting.value.as_str());
     let known = |names: &dyn Fn(&GitSetting) -> bool| old.iter().any(names);
@@ -309,6 +306,7 @@ mod tests {
     fn an_upstream_moves_within_its_remote() {
         let other = OLD.replace("refs/heads/main", "refs/heads/other");
         assert_eq!(judge(&other), Ok(()));
+        assert_eq!(judge(&OLD.replace("\tmerge = refs/heads/main\n", "")), Ok(()));
     }
 
     #[test]

@@ -50,6 +50,7 @@ impl MonitorWorker {
             {
                 String::new()
             }
+            Err(Errno::NOENT) => return Err(self.note_refusal(&to.path, FileCaps::CREATE)),
             old => old?.0,
         };
         let judged = match kind {
