@@ -16,7 +16,9 @@ use clash_policy::decide::Decision;
 use clash_policy::ir::{self, IrImage};
 use clash_policy::path::{NoLinks, PolicyPlaces};
 use clash_policy::rule::{Layer, LayerKind};
-use clash_policy::{Action, FileCaps, Effect, InputField, FileUse, HostUse, ToolInput, JudgeContext};
+use clash_policy::{
+    Action, Effect, FileCaps, FileUse, HostUse, InputField, JudgeContext, ToolInput,
+};
 
 /// The policy that decides hook messages.
 const POLICY: &str = r#"
@@ -73,8 +75,11 @@ pub fn hook_json(data: &[u8]) {
     let image = IMAGE.get_or_init(|| image_of(POLICY).expect("compiles"));
     for agent in AGENTS {
         let Ok((event, message)) = (agent.parse)(data) else { continue };
-        let Ok(Some(action)) = agent.action(&message, Path::new("/home/user"), &NoLinkPaths) else { continue };
-        let decision = decided(IrImage::open(image, 0).expect("ours"), &action).expect("a sound policy");
+        let Ok(Some(action)) = agent.action(&message, Path::new("/home/user"), &NoLinkPaths) else {
+            continue;
+        };
+        let decision =
+            decided(IrImage::open(image, 0).expect("ours"), &action).expect("a sound policy");
         let reason = format!("{:?}", decision.effect);
         let reply = (agent.reply)(event, HookAnswer::Deny { reason });
         if event == HookEvent::BeforeTool {
@@ -247,11 +252,7 @@ pub fn histories(data: &[u8]) {
     let mut evidence = HistoryEvidence::default();
     let places = PolicyPlaces::imagined();
     let _ = history.read_bytes(bytes, &["claude"], &mut |seen| {
-        let context = CallContext {
-            cwd: &places.project,
-            home: &places.home,
-            paths: &NoLinkPaths,
-        };
+        let context = CallContext { cwd: &places.project, home: &places.home, paths: &NoLinkPaths };
         if let Ok((tool, input)) = tool_input::read_tool_use(&seen.tool, &seen.input, &context) {
             let action = Action { agent: seen.agent.into(), tool, mode: String::new(), input };
             let scene = ActionScene {
@@ -283,7 +284,10 @@ pub fn syntax(data: &[u8]) {
 
 /// Decides an action on an imagined machine. Fails if the decision is less strict than one
 /// of its parts.
-fn decided(ir: IrImage<'_>, action: &Action) -> Result<Decision, clash_policy::decide::DecideError> {
+fn decided(
+    ir: IrImage<'_>,
+    action: &Action,
+) -> Result<Decision, clash_policy::decide::DecideError> {
     let places = PolicyPlaces::imagined();
     let cage = ["/home/user/.claude".into()];
     let baseline = [("/usr", FileCaps::READ)];

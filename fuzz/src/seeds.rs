@@ -53,7 +53,10 @@ const MASKED: &[(u8, &str)] = &[
     (3, "BUNDLE_H__COM: \"u:p\"\n"),
     (4, "[registries.a]\ntoken = \"\"\"x\ny\"\"\"\nb = { secret = 'z', c = 1 }\n"),
     (5, "machine h login u password \"a b\"\nmacdef m\nx\n\n"),
-    (6, "<a><server><id>i</id><password>x</password></server><add key='token' value='y'/><!-- <b> --></a>"),
+    (
+        6,
+        "<a><server><id>i</id><password>x</password></server><add key='token' value='y'/><!-- <b> --></a>",
+    ),
     (7, "{\"http-basic\": {\"h\": [\"x\", 12, true]}, \"a\": \"b\"}"),
     (8, "{\"a\": \"b\"}"),
 ];

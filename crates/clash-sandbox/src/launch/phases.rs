@@ -127,7 +127,7 @@ pub(super) fn run(
             (Some((_, line)), Some(place), Some(condition)) => {
                 let condition = condition.with_sockets(KeptPlace::SOCKETS);
                 KeptLauncher { launch, line, place, condition, diagnosis, given }
-                    .serve(keeper, &end)
+                    .serve(*keeper, &end)
             }
             _ => end.repeat(),
         },

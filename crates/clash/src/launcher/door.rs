@@ -7,7 +7,7 @@
 
 use std::cell::RefCell;
 use std::ffi::{OsStr, OsString};
-use std::hash::{BuildHasher, RandomState};
+use std::hash::RandomState;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -18,16 +18,16 @@ use clash_policy::judge::judge;
 use clash_policy::steering::{self, SandboxWidening};
 use clash_policy::{Action, Effect, FileCaps, FileUse, JudgeContext, Sandbox};
 use clash_sandbox::disk::Disk;
-use clash_sandbox::door::{DoorService, DoorVisit, DoorVisitor, KeepOffer};
+use clash_sandbox::door::{DoorService, DoorVisit, DoorVisitor};
 use clash_sandbox::facts::{Facility, HostFacts};
-use clash_sandbox::launch::CommandOfDoor;
-use clash_shell::{ShellWord, command_line, is_steering_variable, program_name};
+use clash_shell::{ShellWord, command_line, program_name};
 use rustix::fs::{Mode, OFlags};
 
 use super::context::LaunchContext;
+use super::door_launch::DoorLaunch;
 use super::named_commands::NamedCommands;
 use super::project_program::{ProjectProgram, first_argument, is_project_door};
-use super::{LauncherError, RequestedCommand, sandbox_named};
+use super::{LauncherError, sandbox_named};
 use crate::decision::{self, DecisionContext, DecisionError, readable_in_a_room};
 use crate::doors::{DoorSet, judged_name};
 use crate::policy::LoadedPolicy;
@@ -36,28 +36,10 @@ use crate::rights;
 use crate::trace::{
     BlockEvidence, BlockKind, BlockedAccess, RefusingPart, TraceEvent, TraceRecord,
 };
-use crate::{env, say, temporary};
+use crate::{say, temporary};
 
 /// Rooms inside rooms, at most.
 const MAX_DOOR_DEPTH: u32 = 16;
-
-/// Variables that a command behind a door takes from its caller even if the door gives it
-/// credentials. They only change how it prints.
-const HARMLESS_VARIABLES: [&str; 13] = [
-    "CI",
-    "CLICOLOR",
-    "CLICOLOR_FORCE",
-    "COLORTERM",
-    "COLUMNS",
-    "FORCE_COLOR",
-    "LANG",
-    "LINES",
-    "NO_COLOR",
-    "PWD",
-    "RUST_BACKTRACE",
-    "TERM",
-    "TZ",
-];
 
 /// The doors of one room.
 pub(super) struct RoomDoors<'a> {
@@ -331,7 +313,7 @@ impl RoomDoors<'_> {
     }
 
     /// The credentials or the network that a sandbox adds to the room.
-    fn widening(&self, sandbox: &Sandbox) -> Option<SandboxWidening> {
+    pub(super) fn widening(&self, sandbox: &Sandbox) -> Option<SandboxWidening> {
         let disk = Disk::default();
         let places = self.context.dirs.places_unseen(&self.context.project, &disk);
         let world = JudgeContext { links: &disk, ..JudgeContext::without_disk(&places) };
@@ -439,13 +421,13 @@ impl RoomDoors<'_> {
 }
 
 /// The visitor's working directory, as the host names it.
-struct HostDirectory {
+pub(super) struct HostDirectory {
     path: PathBuf,
     /// Device and inode, if a command could put another directory in its place.
     identity: Option<(u64, u64)>,
 }
 
-fn identity_of(path: &Path) -> Option<(u64, u64)> {
+pub(super) fn identity_of(path: &Path) -> Option<(u64, u64)> {
     std::fs::metadata(path).ok().map(|meta| (meta.dev(), meta.ino()))
 }
 
@@ -487,143 +469,4 @@ fn judged_words(visitor: &DoorVisitor, program: &Path, name: &str) -> Vec<String
     let text = |word: &OsString| word.to_string_lossy().into_owned();
     let name = judged_name(program, name).into_iter().map(str::to_owned);
     name.chain(visitor.arguments.iter().skip(1).map(text)).collect()
-}
-
-/// A command on its way from a door into its sandbox.
-struct DoorLaunch<'a> {
-    doors: &'a RoomDoors<'a>,
-    sandbox: &'a Sandbox,
-    program: &'a Path,
-    name: OsString,
-    /// As [`HostDirectory::identity`].
-    identity: Option<(u64, u64)>,
-    line: &'a str,
-    shown: &'a str,
-}
-
-impl DoorLaunch<'_> {
-    /// The kept rooms that the command could use; `None` if it needs a room of its own. The
-    /// seal of a room then tells whether the rest is the same too.
-    fn tag(&self, visitor: &DoorVisitor) -> Option<u64> {
-        let has_own = || self.doors.context.has_own_parts(self.sandbox, self.line);
-        if !visitor.may_share_room() || self.sandbox.unrestricted || has_own() {
-            return None;
-        }
-        let same = (&self.sandbox.name, is_push(self.line), visitor.limits());
-        Some(self.doors.seal_key.hash_one(same))
-    }
-
-    /// Runs the command in a kept room with this tag. Gives the visitor back if there is none:
-    /// then nothing of the command has run. A room whose plan differs by now is ended.
-    fn run_in_kept_room(
-        &self,
-        visit: &mut DoorVisit,
-        visitor: DoorVisitor,
-        tag: Option<u64>,
-        cwd: &Path,
-    ) -> Option<DoorVisitor> {
-        let room = tag.and_then(|tag| visit.claim_room(tag));
-        let Some(room) = room.filter(|_| self.is_in(cwd)) else { return Some(visitor) };
-        let Some(command) = self.command(&visitor) else { return Some(visitor) };
-        let (doors, environment) = (self.doors, self.environment(&visitor));
-        let context = doors.context;
-        let prepared =
-            context.prepare_for_kept_room(doors, self.sandbox, &command, environment, room.seal());
-        match prepared {
-            Ok(Some(command)) => visit.run_in(room, visitor, &command),
-            // A new room reports the error.
-            Ok(None) | Err(_) => {
-                room.retire();
-                Some(visitor)
-            }
-        }
-    }
-
-    /// True if this directory is still the visitor's working directory.
-    fn is_in(&self, cwd: &Path) -> bool {
-        self.identity.is_none() || identity_of(cwd) == self.identity
-    }
-
-    fn command<'b>(&'b self, visitor: &'b DoorVisitor) -> Option<RequestedCommand<'b>> {
-        let (_, args) = visitor.arguments.split_first()?;
-        let door = CommandOfDoor {
-            name: self.name.clone(),
-            cwd: visitor.working_directory.clone(),
-            descriptors: visitor
-                .descriptors
-                .iter()
-                .map(|(fd, _)| *fd)
-                .filter(|fd| *fd > 2)
-                .collect(),
-        };
-        Some(RequestedCommand {
-            script: self.line,
-            shown: self.shown,
-            program: self.program.as_os_str(),
-            args,
-            file: None,
-            door: Some(door),
-            may_detach: true,
-        })
-    }
-
-    /// Becomes the command. Returns only on failure.
-    fn run(&self, visitor: &DoorVisitor, keep: Option<KeepOffer>) {
-        let Some(command) = self.command(visitor) else { return };
-        let error = if !self.is_in(Path::new(".")) {
-            LauncherError::Refused("the working directory was replaced".to_owned())
-        } else {
-            let environment = self.environment(visitor);
-            let (doors, sandbox) = (self.doors, self.sandbox);
-            let Err(error) =
-                doors.context.confine_behind_door(doors, sandbox, &command, environment, keep);
-            error
-        };
-        super::report(&error);
-    }
-
-    /// The environment of the command before its sandbox removes secrets. A door that gives
-    /// credentials takes only harmless variables from its caller, and one that gives the
-    /// network takes none that replace a part of a toolchain.
-    fn environment(&self, visitor: &DoorVisitor) -> Vec<(OsString, OsString)> {
-        let widening = self.doors.widening(self.sandbox);
-        let given = &visitor.environment;
-        let session: Vec<(OsString, OsString)> = env::all().collect();
-        // A value with a slash names a file, for example a time zone or a translation.
-        let is_harmless = |name: &OsStr, value: &OsStr| {
-            let name = name.to_string_lossy();
-            let is_known = HARMLESS_VARIABLES.contains(&&*name) || name.starts_with("LC_");
-            is_known && (name == "PWD" || !value.as_encoded_bytes().contains(&b'/'))
-        };
-        let steers = |name: &OsStr| is_steering_variable(&name.to_string_lossy());
-        let from_caller: &dyn Fn(&OsStr, &OsStr) -> bool = match widening {
-            None => return given.clone(),
-            Some(SandboxWidening::Credentials) => &is_harmless,
-            Some(SandboxWidening::Network) => &|name, _| !steers(name),
-        };
-        let taken: Vec<(OsString, OsString)> =
-            given.iter().filter(|(name, value)| from_caller(name, value)).cloned().collect();
-        let is_taken = |name: &OsString| taken.iter().any(|(other, _)| other == name);
-        let mut all: Vec<(OsString, OsString)> =
-            session.into_iter().filter(|(name, _)| !is_taken(name)).collect();
-        all.extend(taken);
-        if widening == Some(SandboxWidening::Credentials) {
-            all.extend(self.pinned_repository());
-        }
-        all
-    }
-
-    /// Variables that make git use the project's own repository. Otherwise the caller could
-    /// rename directories until git finds another repository above its working directory.
-    fn pinned_repository(&self) -> Vec<(OsString, OsString)> {
-        let project = &self.doors.context.project;
-        let repository = project.join(".git");
-        let mut words = clash_shell::find_commands(self.line).into_iter().flat_map(|it| it.words);
-        let is_git = words.next().is_some_and(|word| word.known() == Some("git"));
-        let makes_one = words.any(|word| matches!(word.known(), Some("clone" | "init")));
-        if !is_git || makes_one || !repository.is_dir() {
-            return Vec::new();
-        }
-        vec![("GIT_DIR".into(), repository.into()), ("GIT_WORK_TREE".into(), project.into())]
-    }
 }

@@ -21,6 +21,7 @@
 mod confine;
 mod context;
 mod door;
+mod door_launch;
 mod entries;
 mod error;
 pub(crate) mod gate;

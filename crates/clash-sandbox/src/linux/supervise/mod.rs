@@ -274,7 +274,7 @@ pub(crate) struct AttendedRoom<'a> {
 pub(crate) enum AttendedEnd {
     Failed(LaunchError),
     /// No process is left in the room, and it can take another command.
-    Free(RoomKeeper, CommandEnd),
+    Free(Box<RoomKeeper>, CommandEnd),
 }
 
 /// Waits for the command and repeats its end: exits with its status or dies by its signal.
@@ -306,7 +306,7 @@ pub(crate) fn attend(
             let unseen = drafts.and_then(ScriptDrafts::unseen);
             if unseen.is_none() && keeper.is_free() && is_kept() {
                 inherited.put_back();
-                return AttendedEnd::Free(keeper, end);
+                return AttendedEnd::Free(Box::new(keeper), end);
             }
             keeper.end_or_leave(heir, deadline, inherited);
             inherited.put_back();

@@ -14,7 +14,7 @@ pub(super) enum RuleSandbox {
     /// The sandbox of the rule that decided before.
     Kept(String),
     /// A sandbox that the policy does not define yet.
-    Made(SandboxDraft),
+    Made(Box<SandboxDraft>),
 }
 
 /// The sandbox for a rule about a command. `before` is the decision about the command without
@@ -24,7 +24,7 @@ pub(super) fn choose(line: &str, before: &Decision, usual: Option<&str>) -> Opti
     let usual = usual?;
     let hosts = hosts_named(line);
     if !hosts.is_empty() {
-        return Some(RuleSandbox::Made(reaching(usual, &hosts)));
+        return Some(RuleSandbox::Made(Box::new(reaching(usual, &hosts))));
     }
     let part = before.decisive()?;
     let by_rule = matches!(part.cause, DecisionCause::Rule { .. });
