@@ -18,5 +18,5 @@ pub mod tls;
 pub mod upstream;
 
 pub use gate::{Gate, GateHost, GateSockets};
-pub use record::{ConnectionRecord, Denial, RecordOutcome};
+pub use record::{ConnectionRecord, DenialError, RecordOutcome};
 pub use rules::HostRules;

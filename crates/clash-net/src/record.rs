@@ -8,7 +8,7 @@ use crate::http::HttpError;
 
 /// The reason to refuse a name or a connection.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Denial {
+pub enum DenialError {
     #[error("no rule allows this name")]
     Name,
     #[error("no rule allows this port")]
@@ -40,7 +40,7 @@ pub enum Denial {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RecordOutcome {
     Allowed,
-    Denied(Denial),
+    Denied(DenialError),
     /// The connection was allowed, and the server could not be reached.
     Failed(String),
 }
@@ -66,7 +66,7 @@ pub struct ConnectionRecord {
 impl ConnectionRecord {
     /// The record of a refused attempt, without program, name, address and port. The caller
     /// fills in those that it knows.
-    pub fn denied(denial: Denial) -> Self {
+    pub fn denied(denial: DenialError) -> Self {
         Self {
             program: None,
             name: None,

@@ -7,7 +7,7 @@ use clash_policy::{Effect, HostPattern, NetRule, NetworkAccess};
 
 use crate::address::AddressKind;
 use crate::name::DomainName;
-use crate::record::Denial;
+use crate::record::DenialError;
 
 /// The ports of a rule that names none.
 const USUAL_PORTS: [u16; 3] = [443, 80, 22];
@@ -32,7 +32,7 @@ pub enum AddressVerdict {
     For(Vec<DomainName>),
     /// The user has to be asked about the address itself.
     Ask,
-    Denied(Denial),
+    Denied(DenialError),
 }
 
 impl HostRules {
@@ -164,17 +164,17 @@ impl HostRules {
     }
 
     /// True if an address may stand behind an allowed name, on any port.
-    pub fn check_address(&self, address: IpAddr, is_own: bool) -> Result<(), Denial> {
+    pub fn check_address(&self, address: IpAddr, is_own: bool) -> Result<(), DenialError> {
         let effects = self.ports.iter().filter_map(|port| self.by_address(address, *port));
         match effects.min() {
             Some(Effect::Allow) => return Ok(()),
-            Some(_) => return Err(Denial::Address),
+            Some(_) => return Err(DenialError::Address),
             None => {}
         }
         match AddressKind::of(address) {
-            AddressKind::Public if is_own => Err(Denial::Own),
+            AddressKind::Public if is_own => Err(DenialError::Own),
             AddressKind::Public => Ok(()),
-            kind => Err(Denial::Kind(kind)),
+            kind => Err(DenialError::Kind(kind)),
         }
     }
 
@@ -199,7 +199,7 @@ impl HostRules {
     ) -> AddressVerdict {
         match self.by_address(address, port) {
             Some(Effect::Allow) => return AddressVerdict::Granted,
-            Some(Effect::Deny) => return AddressVerdict::Denied(Denial::Address),
+            Some(Effect::Deny) => return AddressVerdict::Denied(DenialError::Address),
             Some(Effect::Ask) | None => {}
         }
         let allowed = |name: &&DomainName| self.judge_name(name, port) == Effect::Allow;
@@ -207,20 +207,20 @@ impl HostRules {
         if !allowed.is_empty() {
             return match AddressKind::of(address) {
                 AddressKind::Public => AddressVerdict::For(allowed),
-                kind => AddressVerdict::Denied(Denial::Kind(kind)),
+                kind => AddressVerdict::Denied(DenialError::Kind(kind)),
             };
         }
         if !names.is_empty() {
-            return AddressVerdict::Denied(Denial::Port);
+            return AddressVerdict::Denied(DenialError::Port);
         }
         let text = address.to_canonical().to_string();
         let usual = USUAL_PORTS.contains(&port) || self.ports.contains(&port);
         match (AddressKind::of(address), self.effect(&text, port)) {
-            (_, Effect::Deny) => AddressVerdict::Denied(Denial::Unpinned),
-            _ if !usual => AddressVerdict::Denied(Denial::Port),
+            (_, Effect::Deny) => AddressVerdict::Denied(DenialError::Unpinned),
+            _ if !usual => AddressVerdict::Denied(DenialError::Port),
             (AddressKind::Public, Effect::Allow) => AddressVerdict::Granted,
             (AddressKind::Public, Effect::Ask) => AddressVerdict::Ask,
-            (kind, _) => AddressVerdict::Denied(Denial::Kind(kind)),
+            (kind, _) => AddressVerdict::Denied(DenialError::Kind(kind)),
         }
     }
 }
@@ -260,20 +260,26 @@ mod tests {
         };
         let allowed = AddressVerdict::For(vec![name("a.test")]);
         assert_eq!(judge("93.184.216.34", 443, &["a.test", "b.test"]), allowed);
-        assert_eq!(judge("93.184.216.34", 5432, &["a.test"]), AddressVerdict::Denied(Denial::Port));
-        assert_eq!(judge("93.184.216.34", 443, &[]), AddressVerdict::Denied(Denial::Unpinned));
+        assert_eq!(
+            judge("93.184.216.34", 5432, &["a.test"]),
+            AddressVerdict::Denied(DenialError::Port)
+        );
+        assert_eq!(judge("93.184.216.34", 443, &[]), AddressVerdict::Denied(DenialError::Unpinned));
         assert_eq!(judge("10.1.2.3", 443, &[]), AddressVerdict::Granted);
         assert_eq!(judge("::ffff:10.1.2.3", 443, &[]), AddressVerdict::Granted);
-        assert_eq!(judge("10.1.2.3", 22, &[]), AddressVerdict::Denied(Denial::Unpinned));
+        assert_eq!(judge("10.1.2.3", 22, &[]), AddressVerdict::Denied(DenialError::Unpinned));
         // The rule about addresses grants another port.
-        let private = AddressVerdict::Denied(Denial::Kind(AddressKind::Private));
+        let private = AddressVerdict::Denied(DenialError::Kind(AddressKind::Private));
         assert_eq!(judge("10.1.2.3", 80, &["a.test"]), private);
-        assert_eq!(judge("203.0.113.9", 443, &["a.test"]), AddressVerdict::Denied(Denial::Address));
+        assert_eq!(
+            judge("203.0.113.9", 443, &["a.test"]),
+            AddressVerdict::Denied(DenialError::Address)
+        );
         let check = |text: &str| rules.check_address(text.parse().unwrap(), false);
         assert_eq!(check("10.1.2.3"), Ok(()));
-        assert_eq!(check("10.2.2.3"), Err(Denial::Kind(AddressKind::Private)));
-        assert_eq!(check("203.0.113.9"), Err(Denial::Address));
-        assert_eq!(rules.check_address("8.8.8.8".parse().unwrap(), true), Err(Denial::Own));
+        assert_eq!(check("10.2.2.3"), Err(DenialError::Kind(AddressKind::Private)));
+        assert_eq!(check("203.0.113.9"), Err(DenialError::Address));
+        assert_eq!(rules.check_address("8.8.8.8".parse().unwrap(), true), Err(DenialError::Own));
     }
 
     #[test]

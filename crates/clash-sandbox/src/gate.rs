@@ -6,7 +6,7 @@
 pub use clash_net::address::AddressKind;
 pub use clash_net::gate::GateQuestion;
 pub use clash_net::upstream::{Upstream, UpstreamProxy};
-pub use clash_net::{ConnectionRecord, Denial, RecordOutcome};
+pub use clash_net::{ConnectionRecord, DenialError, RecordOutcome};
 
 /// Takes the records of a gate and asks the user. Runs in the gate's process, or in a child of
 /// it, outside every sandbox.

@@ -432,7 +432,8 @@ fn explain(json: &str, error: &serde_json::Error) -> JsonError {
     }
 }
 
-/// Finds the values of a text that is known to be JSON.
+/// Finds the values of a text that is known to be JSON; comments and trailing commas were
+/// blanked before.
 struct JsonScan<'a> {
     text: &'a str,
     at: usize,

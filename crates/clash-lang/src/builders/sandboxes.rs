@@ -28,11 +28,14 @@ pub(super) fn names(builder: &mut GlobalsBuilder) {
     /// the host may connect to, `env` the variables, `limits` the resources.
     /// With `detach = False`, processes in the background end with the command that
     /// started them; otherwise they go on until the session ends or `clash stop`.
-    /// `lifetime` is the older form: `"action"` or `"detached"`. `protect` makes more
+    /// `lifetime` is the older form of it, `"action"` or `"detached"`; both must agree.
+    /// `tree` is the older form of files, hosts and default in one dict; `fs` adds to it,
+    /// `default` and `net` replace its answers. `protect` makes more
     /// paths read-only that steer programs outside, for example `.husky`; `unprotect`
-    /// removes paths from that list. `doors` names programs that run in the sandboxes of their own rules when a
-    /// command of this sandbox starts them. `extends` starts from another sandbox.
-    /// Without a name, the sandbox is named after its line.
+    /// removes paths from that list. `doors` names programs that run in the sandboxes
+    /// of their own rules when a command of this sandbox starts them. `extends` starts from
+    /// another sandbox value; the other arguments go on top. Without a name, the sandbox is
+    /// named after its line. A second sandbox of the same name is an error.
     fn sandbox<'v>(
         #[starlark(default = NoneOr::None)] name: NoneOr<&'v str>,
         #[starlark(default = NoneOr::None)] tree: NoneOr<Value<'v>>,

@@ -13,7 +13,7 @@ use rustix::net::{RecvFlags, recv};
 use super::flow::{Endpoint, Flow, FlowState, RelayMemory};
 use crate::http::{Authority, HttpError, RequestHead, RequestStream};
 use crate::name::DomainName;
-use crate::record::Denial;
+use crate::record::DenialError;
 use crate::tls::{ClientHello, read_client_hello};
 
 #[derive(Debug, PartialEq, Eq)]
@@ -74,7 +74,7 @@ pub(super) struct Connection {
 /// The end of a connection that did not end by itself.
 #[derive(Debug)]
 pub(super) enum ConnectionFault {
-    Denied(Denial),
+    Denied(DenialError),
     Broken,
     Unreachable(Errno),
 }
@@ -85,8 +85,8 @@ impl From<Errno> for ConnectionFault {
     }
 }
 
-impl From<Denial> for ConnectionFault {
-    fn from(denial: Denial) -> Self {
+impl From<DenialError> for ConnectionFault {
+    fn from(denial: DenialError) -> Self {
         Self::Denied(denial)
     }
 }
@@ -160,13 +160,13 @@ impl Connection {
     }
 
     /// Takes a name for the connection. An error if no permitted name is that one.
-    fn choose_name(&mut self, wanted: &str) -> Result<(), Denial> {
+    fn choose_name(&mut self, wanted: &str) -> Result<(), DenialError> {
         match self.names.iter().any(|name| name.as_str() == wanted) {
             true => {
                 self.name = Some(wanted.to_owned());
                 Ok(())
             }
-            false => Err(Denial::Foreign(wanted.to_owned())),
+            false => Err(DenialError::Foreign(wanted.to_owned())),
         }
     }
 
@@ -179,8 +179,8 @@ impl Connection {
                 self.choose_name(name.as_str())?;
                 Ok(true)
             }
-            (Inspection::Tls, ClientHello::Nameless) => Err(Denial::Nameless.into()),
-            (Inspection::Tls, ClientHello::NotTls) => Err(Denial::NotTls.into()),
+            (Inspection::Tls, ClientHello::Nameless) => Err(DenialError::Nameless.into()),
+            (Inspection::Tls, ClientHello::NotTls) => Err(DenialError::NotTls.into()),
             (Inspection::Guess, _) if !looks_like_http(&self.early) => Ok(true),
             (Inspection::Nothing, _) => Ok(true),
             (Inspection::Http | Inspection::Guess, _) => {
@@ -222,7 +222,9 @@ impl Connection {
             }
         }
         if !fits(host) {
-            return Err(Denial::Foreign(format!("{}:{}", host.host, host.port.unwrap_or(0))).into());
+            return Err(
+                DenialError::Foreign(format!("{}:{}", host.host, host.port.unwrap_or(0))).into()
+            );
         }
         Ok(self.choose_name(&host.host)?)
     }
@@ -273,7 +275,7 @@ impl Connection {
             (true, _) => {}
             (false, false) => return Ok(FlowState::Waiting),
             // The end of the stream, in the middle of what may be another host's name.
-            (false, true) => return Err(Denial::Nameless.into()),
+            (false, true) => return Err(DenialError::Nameless.into()),
         }
         self.inspection = Inspection::Nothing;
         let early = std::mem::take(&mut self.early);
@@ -318,8 +320,10 @@ impl Connection {
 
     /// Looks, without taking them, at the first bytes of the server's answer after a request
     /// for another protocol. With status 101, the client's bytes are no longer read as
-    /// requests; with another final status they are. Then passes the bytes that waited for
-    /// this.
+    /// requests; with another final status they are. Then the bytes that waited go to the server first. If the
+    /// first 12 bytes are not there yet, are no HTTP/1 status line or have another status 1xx,
+    /// or if the socket fails, nothing is decided and the bytes go on waiting. The only errors:
+    /// the bytes that waited are refused as a request, or the memory for held bytes is full.
     fn watch_switch(
         &mut self,
         server: &mut Endpoint,

@@ -16,7 +16,7 @@ use crate::dns::{
     DnsAnswer, DnsQuery, MAX_MESSAGE_BYTES, RecordKind, ServerAnswer, read_answer, write_query,
 };
 use crate::name::DomainName;
-use crate::record::{ConnectionRecord, Denial};
+use crate::record::{ConnectionRecord, DenialError};
 
 const TRY_TIME: Duration = Duration::from_millis(2500);
 const ROUNDS: usize = 2;
@@ -272,7 +272,7 @@ impl<H: GateHost> Gate<H> {
     }
 
     /// Records an address of a name server's answer that must not be dialled.
-    fn record_refused(&mut self, name: &DomainName, address: IpAddr, denial: Denial) {
+    fn record_refused(&mut self, name: &DomainName, address: IpAddr, denial: DenialError) {
         let program = self.last_program.as_ref().and_then(|(_, program)| program.clone());
         self.deny(ConnectionRecord {
             program: program.map(|program| program.name),

@@ -29,7 +29,7 @@ use rustix::net::{RecvFlags, SocketFlags, acceptfrom_with, bind, listen, recv};
 use crate::dns::{DnsQuery, RecordKind};
 use crate::name::DomainName;
 use crate::pins::Pins;
-use crate::record::{ConnectionRecord, Denial};
+use crate::record::{ConnectionRecord, DenialError};
 use crate::rules::HostRules;
 use crate::upstream::Upstream;
 use connection::Connection;
@@ -401,7 +401,7 @@ impl<H: GateHost> Gate<H> {
     }
 
     /// Checks an address that a name leads to, and remembers whether this machine has it.
-    fn check_address(&mut self, address: IpAddr) -> Result<(), Denial> {
+    fn check_address(&mut self, address: IpAddr) -> Result<(), DenialError> {
         let is_own = lookup::is_own(address);
         if is_own {
             self.own.insert(address.to_canonical());
@@ -494,7 +494,7 @@ impl<H: GateHost> Gate<H> {
             }
             self.seen.insert(key, now);
             let name = self.pins.names(to.ip()).first().map(ToString::to_string);
-            let denial = if name.is_some() { Denial::Port } else { Denial::Unpinned };
+            let denial = if name.is_some() { DenialError::Port } else { DenialError::Unpinned };
             let program = self.program(ProgramSource::Stream(from), true);
             self.deny(ConnectionRecord {
                 program: program.map(|program| program.name),

@@ -10,7 +10,7 @@ use super::lookup::LookupWaiter;
 use super::{Gate, GateHost, GateQuestion, ProgramSource, RoomProgram};
 use crate::dns::{DnsAnswer, DnsQuery, MAX_MESSAGE_BYTES, RecordKind, read_query};
 use crate::name::DomainName;
-use crate::record::{ConnectionRecord, Denial};
+use crate::record::{ConnectionRecord, DenialError};
 
 /// Below a rule such as `*.example.org` a program could put data into names. Names of real
 /// hosts are shorter than this, and a command needs fewer of them.
@@ -81,7 +81,7 @@ impl<H: GateHost> Gate<H> {
         source: ProgramSource,
     ) {
         match self.rules.judge_lookup(name) {
-            Effect::Deny => self.deny_name(name, waiter, source, Denial::Name),
+            Effect::Deny => self.deny_name(name, waiter, source, DenialError::Name),
             Effect::Ask => self.ask_about(name, waiter, source),
             Effect::Allow => match self.check_size(name) {
                 Some(denial) => self.deny_name(name, waiter, source, denial),
@@ -93,17 +93,17 @@ impl<H: GateHost> Gate<H> {
     }
 
     /// Limits the data that the names below a rule can carry.
-    fn check_size(&mut self, name: &DomainName) -> Option<Denial> {
+    fn check_size(&mut self, name: &DomainName) -> Option<DenialError> {
         if self.rules.is_named(name) || self.asked.below.contains(name) {
             return None;
         }
         let labels: Vec<&str> = name.as_str().split('.').collect();
         let front: usize = labels.iter().rev().skip(2).map(|label| label.len() + 1).sum();
         if labels.iter().any(|label| label.len() > MAX_LABEL_BYTES) || front > MAX_FRONT_BYTES {
-            return Some(Denial::LongName);
+            return Some(DenialError::LongName);
         }
         if self.asked.below.len() >= MAX_NAMES_BELOW {
-            return Some(Denial::TooManyNames);
+            return Some(DenialError::TooManyNames);
         }
         self.asked.below.insert(name.clone());
         None
@@ -116,7 +116,7 @@ impl<H: GateHost> Gate<H> {
         name: &DomainName,
         waiter: LookupWaiter,
         source: ProgramSource,
-        denial: Denial,
+        denial: DenialError,
     ) {
         let now = Instant::now();
         let before = self.asked.denied.get(name);
@@ -150,7 +150,7 @@ impl<H: GateHost> Gate<H> {
         let program = program.map(|program| program.name);
         let question = GateQuestion { host: name.to_string(), port, program: program.clone() };
         if self.asked.waiting.len() >= MAX_WAITING || !self.ask(&question) {
-            return self.deny_name(name, waiter, source, Denial::NotApproved);
+            return self.deny_name(name, waiter, source, DenialError::NotApproved);
         }
         self.asked.waiting.push((name.clone(), waiter, program));
     }
@@ -178,7 +178,7 @@ impl<H: GateHost> Gate<H> {
                     program,
                     name: Some(host.to_owned()),
                     asked: true,
-                    ..ConnectionRecord::denied(Denial::NotApproved)
+                    ..ConnectionRecord::denied(DenialError::NotApproved)
                 });
             }
             self.deliver(&name, waiter, &DnsAnswer::NoSuchName);

@@ -16,7 +16,7 @@ use crate::http::{
     Authority, BodyFraming, HttpError, MAX_HEAD_BYTES, RequestHead, RequestStream, read_head,
 };
 use crate::name::DomainName;
-use crate::record::{ConnectionRecord, Denial};
+use crate::record::{ConnectionRecord, DenialError};
 use crate::rules::AddressVerdict;
 
 const ESTABLISHED: &[u8] = b"HTTP/1.1 200 Connection established\r\n\r\n";
@@ -101,7 +101,7 @@ impl<H: GateHost> Gate<H> {
         if head.method == "CONNECT" {
             connection.early.drain(..head.bytes);
         } else if let Err(why) = rewrite(connection, &head, &to) {
-            return self.refuse_proxy(connection, Denial::Http(why));
+            return self.refuse_proxy(connection, DenialError::Http(why));
         }
         if let Ok(address) = to.host.parse::<IpAddr>() {
             return match self.rules.judge_address(address, connection.port, &[]) {
@@ -114,17 +114,17 @@ impl<H: GateHost> Gate<H> {
                     self.dial(connection, token)
                 }
                 AddressVerdict::Denied(denial) => self.refuse_proxy(connection, denial),
-                _ => self.refuse_proxy(connection, Denial::Unpinned),
+                _ => self.refuse_proxy(connection, DenialError::Unpinned),
             };
         }
         let Some(name) = DomainName::parse(&to.host) else {
-            return self.refuse_proxy(connection, Denial::Name);
+            return self.refuse_proxy(connection, DenialError::Name);
         };
         match self.rules.judge_name(&name, connection.port) {
             Effect::Deny if self.rules.judge_lookup(&name) != Effect::Deny => {
-                self.refuse_proxy(connection, Denial::Port)
+                self.refuse_proxy(connection, DenialError::Port)
             }
-            Effect::Deny => self.refuse_proxy(connection, Denial::Name),
+            Effect::Deny => self.refuse_proxy(connection, DenialError::Name),
             _ => {
                 connection.stage = Stage::Waiting;
                 self.later_proxy.push((token, name));
@@ -150,7 +150,7 @@ impl<H: GateHost> Gate<H> {
                     false => self.start_proxied(&mut connection, token, name, &known),
                 }
             }
-            _ => self.reply_refused(&mut connection, &Denial::NotApproved),
+            _ => self.reply_refused(&mut connection, &DenialError::NotApproved),
         };
         self.settle(token, connection, result);
     }
@@ -186,7 +186,7 @@ impl<H: GateHost> Gate<H> {
     }
 
     /// Records a refused request of the proxy, and answers it with 403 and the reason.
-    fn refuse_proxy(&mut self, connection: &mut Connection, denial: Denial) -> StepResult {
+    fn refuse_proxy(&mut self, connection: &mut Connection, denial: DenialError) -> StepResult {
         let peer = connection.peer;
         let program = peer.and_then(|peer| self.program(ProgramSource::Stream(peer), true));
         self.deny(ConnectionRecord {
@@ -198,7 +198,7 @@ impl<H: GateHost> Gate<H> {
         self.reply_refused(connection, &denial)
     }
 
-    fn reply_refused(&mut self, connection: &mut Connection, denial: &Denial) -> StepResult {
+    fn reply_refused(&mut self, connection: &mut Connection, denial: &DenialError) -> StepResult {
         let host = connection.name.clone().unwrap_or_default();
         let why = format!("clash: {host}:{} is refused: {denial}", connection.port);
         self.reply(connection, "403 Forbidden", &why)

@@ -14,7 +14,7 @@ use super::flow::{Endpoint, FlowState};
 use super::poll::{Token, TokenKind};
 use super::{Gate, GateHost, GateQuestion, ListenerKind, ProgramSource};
 use crate::name::DomainName;
-use crate::record::{ConnectionRecord, Denial, RecordOutcome};
+use crate::record::{ConnectionRecord, DenialError, RecordOutcome};
 use crate::rules::AddressVerdict;
 
 /// The time in which a client has to say which name it wants.
@@ -90,7 +90,7 @@ impl<H: GateHost> Gate<H> {
                 connection.name = self.pins.names(address).first().map(ToString::to_string);
             }
             AddressVerdict::For(_) if self.own.contains(&address) => {
-                self.refuse(connection, Denial::Own);
+                self.refuse(connection, DenialError::Own);
                 return None;
             }
             AddressVerdict::For(names) => connection.inspect_for(names),
@@ -100,7 +100,7 @@ impl<H: GateHost> Gate<H> {
                 let program = program.map(|program| program.name);
                 let host = address.to_string();
                 if !self.ask(&GateQuestion { host, port: Some(port), program }) {
-                    self.refuse(connection, Denial::NotApproved);
+                    self.refuse(connection, DenialError::NotApproved);
                     return None;
                 }
                 connection.stage = Stage::Waiting;
@@ -115,7 +115,7 @@ impl<H: GateHost> Gate<H> {
         Some(connection)
     }
 
-    pub(super) fn refuse(&mut self, mut connection: Connection, denial: Denial) {
+    pub(super) fn refuse(&mut self, mut connection: Connection, denial: DenialError) {
         if let Some(peer) = connection.peer {
             let program = self.program(ProgramSource::Stream(peer), true);
             connection.program = program.map(|program| program.name);
@@ -152,7 +152,7 @@ impl<H: GateHost> Gate<H> {
         let result = match connection.stage {
             Stage::Dialing => self.try_next(&mut connection, token, Errno::TIMEDOUT),
             Stage::Relaying => Ok(FlowState::Waiting),
-            Stage::Waiting => Err(Denial::NotApproved.into()),
+            Stage::Waiting => Err(DenialError::NotApproved.into()),
             _ => Err(ConnectionFault::Broken),
         };
         self.settle(token, connection, result);
@@ -374,7 +374,7 @@ impl<H: GateHost> Gate<H> {
                 .map(|address| self.rules.judge_address(address, connection.port, &[]));
             let result = match verdict {
                 Some(AddressVerdict::Granted) => self.dial(&mut connection, token),
-                _ => Err(Denial::NotApproved.into()),
+                _ => Err(DenialError::NotApproved.into()),
             };
             self.settle(token, connection, result);
         }

@@ -572,7 +572,9 @@ fn suppress_blank(lines: &mut [LayoutDoc]) {
     }
 }
 
-/// Plain strings get double quotes, unless that would need more escapes.
+/// A string literal as written, with `"` for `'` and `"""` for `'''`. Raw, bytes and format
+/// strings, and strings with a `"` inside, stay as they are. Nothing between the quotes
+/// changes.
 fn quoted(text: &str) -> String {
     let plain = QuoteStyle::at(text, 0).filter(|quote| quote.mark == '\'' && !quote.raw);
     match plain {

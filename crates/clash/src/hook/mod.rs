@@ -103,8 +103,10 @@ pub(crate) fn main(args: &[OsString]) -> u8 {
     reply::send(agent, event, &message, answer)
 }
 
-/// Enters the session of a message and answers the event. A session starts anew in its
-/// project, unless the client only cleared or compacted it.
+/// Enters the session of a message and answers the event. When a session starts, the
+/// directory that is now at the project's path becomes the recorded project, also if it is
+/// another one than before, for example after a new `git clone`. After `clear` and `compact`
+/// the old record holds, so an exchanged directory is refused.
 fn handle(
     agent: &'static Agent,
     event: HookEvent,

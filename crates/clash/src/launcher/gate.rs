@@ -9,7 +9,7 @@ use std::path::Path;
 
 use clash_policy::{Effect, NetworkAccess, Sandbox};
 use clash_sandbox::gate::{
-    ConnectionRecord, Denial, GATE_PROXY, GateQuestion, GateService, RecordOutcome, Upstream,
+    ConnectionRecord, DenialError, GATE_PROXY, GateQuestion, GateService, RecordOutcome, Upstream,
     UpstreamProxy,
 };
 
@@ -78,7 +78,7 @@ impl<'a> GateLedger<'a> {
     }
 
     /// Tells a refusal to the user or the agent, once.
-    fn tell(&self, record: &ConnectionRecord, denial: &Denial) {
+    fn tell(&self, record: &ConnectionRecord, denial: &DenialError) {
         let host = host_of(record);
         let text = refusal(&self.program(record), &host, record, denial, self.sandbox);
         let mut told = self.told.borrow_mut();
@@ -106,21 +106,25 @@ fn refusal(
     program: &str,
     host: &str,
     record: &ConnectionRecord,
-    denial: &Denial,
+    denial: &DenialError,
     sandbox: &Sandbox,
 ) -> String {
     let name = &sandbox.name;
     let what = match denial {
-        Denial::Name | Denial::Unpinned | Denial::Port => format!("is not in sandbox `{name}`"),
-        Denial::NotApproved => format!("was not approved for sandbox `{name}`"),
+        DenialError::Name | DenialError::Unpinned | DenialError::Port => {
+            format!("is not in sandbox `{name}`")
+        }
+        DenialError::NotApproved => format!("was not approved for sandbox `{name}`"),
         denial => format!("is refused in sandbox `{name}`: {denial}"),
     };
     let (for_what, to) = match (denial, &record.name, record.address) {
-        (Denial::Kind(_) | Denial::Own, _, Some(address)) => ("this address", address.to_string()),
-        (Denial::Name | Denial::NotApproved | Denial::Port, Some(host), _) => {
+        (DenialError::Kind(_) | DenialError::Own, _, Some(address)) => {
+            ("this address", address.to_string())
+        }
+        (DenialError::Name | DenialError::NotApproved | DenialError::Port, Some(host), _) => {
             ("it", with_port(host, record.port))
         }
-        (Denial::Unpinned, _, Some(address)) => {
+        (DenialError::Unpinned, _, Some(address)) => {
             ("it", with_port(&address.to_string(), record.port))
         }
         _ => ("", String::new()),
@@ -271,20 +275,20 @@ mod tests {
             program: Some("curl".into()),
             name: Some("evil.example".into()),
             port: Some(443),
-            ..ConnectionRecord::denied(Denial::Name)
+            ..ConnectionRecord::denied(DenialError::Name)
         };
-        let text = |record: &ConnectionRecord, denial: &Denial| {
+        let text = |record: &ConnectionRecord, denial: &DenialError| {
             refusal("curl", &host_of(record), record, denial, &sandbox)
         };
         assert_eq!(
-            text(&record, &Denial::Name),
+            text(&record, &DenialError::Name),
             "curl → evil.example:443 is not in sandbox `node_full`; allowed: github.com, \
              npm.test:8443; to allow it: clash sandbox allow node_full host evil.example"
         );
         record.address = "10.1.2.3".parse().ok();
         record.port = Some(8080);
-        assert!(text(&record, &Denial::Port).ends_with("host evil.example:8080"));
-        let private = Denial::Kind(clash_sandbox::gate::AddressKind::Private);
+        assert!(text(&record, &DenialError::Port).ends_with("host evil.example:8080"));
+        let private = DenialError::Kind(clash_sandbox::gate::AddressKind::Private);
         assert!(text(&record, &private).contains("the name leads to a private address"));
         assert!(text(&record, &private).ends_with("clash sandbox allow node_full host 10.1.2.3"));
     }

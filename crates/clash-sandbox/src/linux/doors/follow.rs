@@ -179,9 +179,12 @@ impl DoorVisit {
         }
     }
 
-    /// Reports each stop and the end of the started process to the visitor, and passes the
-    /// visitor's signals on. Kills the process if the visitor ends or closes its socket. The
-    /// process outlives its command if its room is kept. It then reports the command's end.
+    /// Reports each stop and the end of the started process to the visitor, and sends the
+    /// visitor's signals to that process alone, which is the command's launcher. Kills it if
+    /// the visitor ends, closes its socket or sends anything but a signal. If the room is
+    /// kept, the process outlives its command: `report` then brings the command's end, and
+    /// the process is left running. An error of the kernel ends this without a reply and
+    /// without a kill.
     fn attend(&self, starter: libc::pid_t, report: Option<OwnedFd>) {
         let Some(pid) = Pid::from_raw(starter) else { return };
         let Ok(signals) = sys::signals() else { return };

@@ -140,7 +140,10 @@ fn follows(flags: i32) -> bool {
     flags & libc::AT_SYMLINK_NOFOLLOW == 0
 }
 
-/// Decodes calls that open files, and make, rename and remove names. `None` for another call.
+/// Decodes calls that open and truncate files by path, and make, link, rename and remove
+/// names. Copies their paths from the caller's memory (`EFAULT`, `ENAMETOOLONG`), and passes
+/// flags and modes on unchecked. `None` for another call. `openat2` never arrives: the filter
+/// answers it with `ENOSYS`.
 fn read_name_call(
     args: &CallArguments<'_>,
     notice: &SeccompNotice,

@@ -159,8 +159,11 @@ impl OuterThread {
         }
     }
 
-    /// Answers calls in a thread of the keeper. `ancestor` is the process from which the
-    /// processes of the sandbox descend.
+    /// Answers calls in a new thread of the keeper. The fork took no other thread along, and
+    /// the held `/proc/self/fd` is still that of the launcher. So this puts the keeper's own
+    /// in its place, forgets the old inner thread, and starts a new one at once if an open
+    /// waits. `ancestor` is the process from which the processes of the sandbox descend.
+    /// After an error no call is answered.
     pub(crate) fn resume(&mut self, ancestor: libc::pid_t) -> std::io::Result<()> {
         let own = openat(&self.shared.processes, "self/fd", HOLD, Mode::empty())?;
         sys::replace_descriptor(self.shared.held.as_fd(), own.as_fd())?;

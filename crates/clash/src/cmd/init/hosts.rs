@@ -144,7 +144,10 @@ impl LearnedHosts {
         is_told.then(|| format!("its files name {}", hosts.join(", ")))
     }
 
-    /// Says which hosts the toolchains reach, and which are not allowed.
+    /// Says for each named toolchain which hosts its sandbox `X_full_here` reaches, then the
+    /// hosts that are not allowed because only the project names them, then the toolchains
+    /// that reach every host and why: this machine cannot hold rules about hosts, or no
+    /// registry is known.
     pub(super) fn print(&self, out: &mut CommandOutput, names: &[&str]) -> std::io::Result<()> {
         let mut open = Vec::new();
         for name in names {
