@@ -145,7 +145,7 @@ mod tests {
             before in "[a-z =\"'+]{0,10}",
             scheme in "(https|http|ssh|git\\+https|sparse\\+https)",
             user in "(|[A-Z0-9]{6,12}@|[A-Z0-9]{6,12}:[A-Z0-9%!$]{6,12}@)",
-            host in "[a-z0-9]{1,8}(\\.[a-z0-9-]{1,8}[a-z]){1,3}",
+            host in "[a-z0-9]{1,8}(\\.([a-z0-9][a-z0-9-]{0,7})?[a-z]){1,3}",
             port in "(|:[0-9]{2,4})",
             path in "(|/|/[A-Z0-9@:]{0,12}|\\?[A-Z]{3,6}|\"|'|,)",
         ) {

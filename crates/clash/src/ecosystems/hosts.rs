@@ -502,14 +502,14 @@ mod tests {
         assert_eq!(
             names,
             [
+                "rust mirror.example",
                 "rust crates.example",
                 "rust forge.example",
-                "rust mirror.example",
                 "node npm.example",
-                "git code.example"
+                "git code.example:22"
             ]
         );
-        assert_eq!(found[2].1, "$CARGO_HOME/config.toml");
+        assert_eq!(found[0].1, "$CARGO_HOME/config.toml");
     }
 
     #[test]
