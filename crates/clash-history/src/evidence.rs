@@ -140,6 +140,10 @@ impl HistoryEvidence {
         if !ran || touched || clash_shell::is_inert(command) || clash_shell::is_filter(command) {
             return;
         }
+        // Its runner is the evidence.
+        if command.position.contains(&CommandPosition::Package) {
+            return;
+        }
         if command.opaque.is_some() {
             self.left.opaque += 1;
             return;

@@ -191,7 +191,7 @@ mod tests {
         let glob = &docs(Some("glob")).unwrap().builders[0];
         assert_eq!(glob.signature, "glob(pattern, follow_worktrees = False, worktree = False)");
         let rust = docs(Some("rust")).unwrap().modules;
-        assert_eq!(rust[0].exports, ["rust", "rust_full", "rust_safe"]);
+        assert_eq!(rust[0].exports, ["rust", "rust_full", "rust_global", "rust_safe"]);
         assert_eq!(docs(Some("@clash//rust.star")).unwrap().modules, rust);
         let git = docs(Some("readonly")).unwrap().modules;
         assert_eq!(

@@ -232,6 +232,8 @@ pub enum CommandPosition {
     Background,
     Coproc,
     Alias,
+    /// A program of a package, behind `npx`, `uvx` and the like.
+    Package,
     Eval,
     /// Run by the program named.
     Wrapper(&'static str),

@@ -28,6 +28,7 @@ fn word(word: &ShellWord) -> String {
 fn position(position: &CommandPosition) -> String {
     match position {
         CommandPosition::Wrapper(by) => (*by).to_owned(),
+        CommandPosition::Package => "package".to_owned(),
         CommandPosition::Elsewhere(by) => format!("elsewhere:{by}"),
         other => format!("{other:?}").to_lowercase(),
     }

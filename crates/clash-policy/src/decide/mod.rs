@@ -218,11 +218,23 @@ impl<'a> Decider<'_, 'a> {
             clash_shell::is_inert(command) || clash_shell::is_filter(command)
         };
         let nothing_else = commands.iter().all(needs_none);
+        let mut runner = None;
         let mut parts = Vec::with_capacity(commands.len());
         for command in commands {
             let ruling = if runs_elsewhere(command) {
                 self.rule_elsewhere(command)?
+            } else if command.position.contains(&CommandPosition::Package) {
+                let ruling = self.rule_packaged(command)?;
+                // A yes about the program is a yes to its sandbox, in which the runner runs.
+                if let (Some(room), Some(at)) = (ruling.sandbox, runner)
+                    && let Some((runner, _)) = parts.get_mut(at)
+                {
+                    let runner: &mut PartRuling<'_> = runner;
+                    runner.sandbox = Some(room);
+                }
+                ruling
             } else {
+                runner = Some(parts.len());
                 self.rule_command(command, needs_none(command), nothing_else)?
             };
             parts.push((ruling, show_command(command)));
@@ -315,6 +327,15 @@ impl<'a> Decider<'_, 'a> {
             Some(ruling) => PartRuling { sandbox: None, ..ruling },
             None => PartRuling::inert(),
         })
+    }
+
+    /// Rules a program of a package behind a runner such as `npx`. The runner has a rule of its
+    /// own, so an allow of the program adds nothing: only a deny or ask that names the program
+    /// counts.
+    fn rule_packaged(&self, command: &ShellCommand) -> Result<PartRuling<'a>, DecideError> {
+        let facts = MatchFacts::command(self.action, self.context, command);
+        let ruling = self.stack.rule(&facts, true, Effect::Allow)?;
+        Ok(ruling.filter(|it| it.effect > Effect::Allow).unwrap_or_else(PartRuling::inert))
     }
 
     /// Adds a part for each file that a redirection or an output option of git opens and
@@ -467,7 +488,9 @@ fn leave_to_doors(decision: &mut Decision) {
 fn show_command(command: &ShellCommand) -> String {
     if !matches!(
         command.position.last(),
-        Some(CommandPosition::Wrapper(_) | CommandPosition::Elsewhere(_))
+        Some(
+            CommandPosition::Wrapper(_) | CommandPosition::Elsewhere(_) | CommandPosition::Package
+        )
     ) || command.words.is_empty()
     {
         return command.text.clone();

@@ -8,6 +8,7 @@ mod each;
 mod elsewhere;
 mod git;
 mod options;
+mod packages;
 mod shells;
 mod wrappers;
 
@@ -27,6 +28,8 @@ pub(super) struct RunnerCommands {
     pub(super) transparent: bool,
     /// They run on another machine or in a container.
     pub(super) elsewhere: bool,
+    /// They come from packages: only stricter rules about them count.
+    pub(super) package: bool,
     /// It reads its standard input itself, so the inner commands do not.
     pub(super) feeds: bool,
     /// Variables it sets for the inner commands.
@@ -64,6 +67,7 @@ impl RunnerCommands {
             inner: Vec::new(),
             transparent: false,
             elsewhere: false,
+            package: false,
             feeds: false,
             variables: Vec::new(),
             directory: None,
@@ -136,6 +140,6 @@ pub(super) fn look_through(words: &[ShellWord], stdin: &StandardInput) -> Option
         "ssh" => elsewhere::ssh(args),
         "docker" | "podman" | "nerdctl" => elsewhere::container(args),
         "kubectl" | "oc" => elsewhere::kubectl(args),
-        _ => None,
+        _ => packages::look_through_package(name, args),
     }
 }

@@ -187,6 +187,7 @@ impl ScriptWalker {
         let stdin = if through.feeds { StandardInput::Unknown } else { stdin };
         let position = match through.by {
             by if through.elsewhere => CommandPosition::Elsewhere(by),
+            _ if through.package => CommandPosition::Package,
             "eval" => CommandPosition::Eval,
             "trap" => CommandPosition::Trap,
             by => CommandPosition::Wrapper(by),

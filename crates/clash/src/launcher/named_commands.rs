@@ -5,7 +5,7 @@ use std::path::Path;
 
 use clash_policy::Effect;
 use clash_policy::decide::Decision;
-use clash_shell::{ShellWord, program_name};
+use clash_shell::{CommandPosition, ShellWord, program_name};
 
 /// The commands that a script itself names.
 #[derive(Clone, Debug, Default)]
@@ -23,9 +23,27 @@ impl NamedCommands {
         let commands = clash_shell::find_commands(script);
         let all = commands.iter().map(|command| command.words.clone()).collect();
         let with = |is: &dyn Fn(Effect) -> bool| -> Vec<Vec<ShellWord>> {
-            let parts = decision.parts.iter().zip(&commands);
-            let chosen = parts.filter(|(part, _)| is(part.effect));
-            chosen.map(|(_, command)| command.words.clone()).collect()
+            let mut chosen = Vec::new();
+            // The last command that has words, and the last that is not behind a runner of
+            // packages.
+            let (mut named, mut runner) = (None, None);
+            for (part, command) in decision.parts.iter().zip(&commands) {
+                let is_packaged = command.position.contains(&CommandPosition::Package);
+                if !command.words.is_empty() {
+                    named = Some(command);
+                    runner = if is_packaged { runner } else { Some(command) };
+                }
+                if !is(part.effect) {
+                    continue;
+                }
+                // A part without words is hidden in the command before it, which the user saw:
+                // the alias in `git config alias.x '!y'`. A program of a package is answered
+                // together with its runner.
+                let shown = named.filter(|named| named.span == command.span);
+                let runner = runner.filter(|runner| is_packaged && runner.span == command.span);
+                chosen.extend(shown.into_iter().chain(runner).map(|it| it.words.clone()));
+            }
+            chosen
         };
         let answered = with(&|effect| effect == Effect::Ask);
         let permitted = with(&|effect| is_permitted && effect > Effect::Allow);

@@ -81,8 +81,8 @@ fn a_new_policy_reads_well() {
     # `clash sandbox show project` shows what one grants, `clash explain bash "git push"` what is decided.
 
     load("@clash//files.star", "files")
-    load("@clash//git.star", "git_checkout_safe", "git_rebase_safe")
-    load("@clash//rust.star", "rust_full")
+    load("@clash//git.star", "git_checkout_safe", "git_hooks", "git_rebase_safe")
+    load("@clash//rust.star", "rust_full", "rust_global")
     load("@clash//sandboxes.star", "asked_web", "git_full", "git_safe", "project")
 
     # What no rule names is asked about, and runs in the project without network.
@@ -112,15 +112,15 @@ fn a_new_policy_reads_well() {
             "cargo": {
                 ("login", "logout", "owner"): ask(sandbox = rust_full, reason = "acts in your name"),
                 ("publish", "yank"): ask(sandbox = rust_full, reason = "acts in your name"),
-                "install": ask(sandbox = rust_full, reason = "programs for all projects"),
-                "uninstall": ask(sandbox = rust_full, reason = "programs for all projects"),
+                "install": ask(sandbox = rust_global, reason = "programs for all projects"),
+                "uninstall": ask(sandbox = rust_global, reason = "programs for all projects"),
                 glob("**"): allow(sandbox = rust_full),
             },
             ("cargo-clippy", "cargo-fmt", "clippy-driver", "rust-analyzer"): allow(sandbox = rust_full),
             ("rustc", "rustdoc", "rustfmt"): allow(sandbox = rust_full),
             "rustup": {
                 ("show", "which"): allow(sandbox = rust_full),
-                glob("**"): ask(sandbox = rust_full, reason = "changes it for all projects"),
+                glob("**"): ask(sandbox = rust_global, reason = "changes it for all projects"),
             },
 
             # git
@@ -144,6 +144,16 @@ fn the_rules_about_git_read_well() {
     let (_, git) = new_policy();
     insta::assert_snapshot!(git, @r##"
     "git": {
+        "lfs": {
+            ("clone", "fetch", "lock", "locks", "pull", "unlock"): allow(sandbox = git_full),
+            "install": ask(sandbox = git_hooks, reason = "changes hooks, which git runs later"),
+            "uninstall": ask(
+                sandbox = git_hooks,
+                reason = "changes hooks, which git runs later",
+            ),
+            "update": ask(sandbox = git_hooks, reason = "changes hooks, which git runs later"),
+            glob("**"): allow(sandbox = git_checkout_safe),
+        },
         "push": ask(sandbox = git_full),
         ("clone", "fetch", "ls-remote", "pull", "remote"): allow(sandbox = git_full),
         "submodule": allow(sandbox = git_full),
