@@ -6,7 +6,8 @@ use std::path::Path;
 use clash_policy::judge::judge;
 use clash_policy::path::{PolicyPlaces, is_below};
 use clash_policy::rule::Layer;
-use clash_policy::{Effect, FileCaps, FileUse, FsRule, JudgeContext, Sandbox};
+
+use clash_policy::{Effect, FileCaps, FileUse, FsRule, JudgeContext, Sandbox, WriteTarget};
 
 use super::own;
 use crate::diagnostic::PolicyWarning;
@@ -134,7 +135,11 @@ fn redundant(sandbox: &Sandbox, places: &PolicyPlaces) -> Vec<PolicyWarning> {
             .filter(|other| other.effect != Effect::Deny && other.caps.intersects(deny.caps));
         !others.any(|other| fixed(other).is_none_or(|other| near(&path, &other)))
     };
-    let denies = sandbox.fs.iter().filter(|rule| rule.effect == Effect::Deny && own(&rule.span));
+    // A masked file is denied in the policy, and shown as a copy.
+    let is_deny = |rule: &&FsRule| {
+        rule.effect == Effect::Deny && rule.writes != WriteTarget::Masked && own(&rule.span)
+    };
+    let denies = sandbox.fs.iter().filter(is_deny);
     denies
         .filter(needless)
         .map(|deny| {

@@ -67,7 +67,7 @@ pub(crate) struct Args {
     /// of this machine
     #[arg(long, value_name = "SCOPE", default_value = "user", value_parser = ["user", "project"])]
     scope: String,
-    /// Let every X_full sandbox reach every host, instead of the hosts that clash finds
+    /// Let every `X_full` sandbox reach every host, instead of the hosts that clash finds
     #[arg(long, conflicts_with = "project_hosts")]
     all_hosts: bool,
     /// Also allow the hosts that only files of the project name, for example a lock file
