@@ -221,7 +221,7 @@ fn a_session_begins_with_its_rights() {
             .unwrap()
             .replace(m.home().to_str().unwrap(), "~")
     };
-    insta::assert_snapshot!(start("codex"), @"clash confines this session: every command runs in a sandbox that the user's policy chooses and the operating system enforces; file and web tools are judged by the same policy. An action that no rule mentions is refused, because this agent cannot ask the user. Commands normally run in sandbox project: it may change only $PWD/**, $TMPDIR/**; it has no network. /tmp is a directory of this session; to edit a file in it with a file tool, use its path in ~/.local/state/clash/sessions/test-session/tmp. A refusal names its rule and the way on: an alternative inside the rights, a request to the user (`clash request`), or to stop. Do not look for a way around it.");
+    insta::assert_snapshot!(start("codex"), @"clash confines this session: every command runs in a sandbox that the user's policy chooses and the operating system enforces; file and web tools are judged by the same policy. An action that no rule mentions is refused, because this agent cannot ask the user. Commands normally run in sandbox project: it may change only $PWD/**, $TMPDIR/**; it has no network. /tmp is a directory of this session; to edit a file in it with a file tool, use its path in ~/.local/state/clash/sessions/test-session/tmp. A refusal names its rule and the way on: another form that works, an alternative inside the rights, a request to the user, or to stop. Do not look for a way around it.");
     assert!(start("claude").contains("An action that no rule mentions needs the user's approval."));
 }
 

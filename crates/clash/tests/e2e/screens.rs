@@ -121,16 +121,16 @@ fn init_in_80_columns() {
       runs in rust_full          cargo, cargo-clippy, cargo-fmt and 7 more
       runs in node_full          npm add, npm audit, npm ci and 18 more
       runs in node_safe          npm, ./node_modules/.bin/* and 11 more
-      runs in git_full           git clone, git fetch, git ls-remote and 3 more
-      runs in git_checkout_safe  git bisect, git cherry-pick and 9 more
+      runs in git_full           git lfs clone, git lfs fetch and 10 more
+      runs in git_checkout_safe  git lfs, git bisect, git cherry-pick and 9 more
       runs in git_safe           git rm, git
       runs in git_rebase_safe    git rebase
       runs in asked_web          curl, wget
-      asks about                 find -delete, rm -R, rsync --del* and 33 more
+      asks about                 find -delete, rm -R, rsync --del* and 54 more
       denies                     sudo
       everything else            is asked about, and runs in project
 
-    Write ~/.config/clash/policy.star? yes, no, or view to read its 156 lines [no]:
+    Write ~/.config/clash/policy.star? yes, no, or view to read its 180 lines [no]:
     clash: ~/.config/clash/policy.star was not written
     status=1
     ");
@@ -173,7 +173,7 @@ fn doctor_in_80_columns() {
       ok     it compiles
 
     sandboxes
-      ok     13 of 13 can be enforced here
+      ok     15 of 15 can be enforced here
 
     clash's own files
       ok     state directory ~/.local/state/clash
