@@ -14,29 +14,6 @@ use std::ffi::OsString;
 use std::os::fd::{OwnedFd, RawFd};
 use std::path::PathBuf;
 
-/// Decides about visits to doors. Its answers run outside every sandbox.
-pub trait DoorService {
-    /// Answers one visit, in a process of its own. The process ends when this returns.
-    fn open(&self, visit: DoorVisit);
-}
-
-/// A process of a room at a door.
-#[derive(Debug)]
-pub struct DoorVisit {
-    /// The socket to the visitor.
-    pub(crate) socket: OwnedFd,
-    /// The visiting process. Its number stays valid as long as this descriptor reports no
-    /// end.
-    pub(crate) process: OwnedFd,
-    pub(crate) pid: i32,
-    /// The rooms that are kept for further commands.
-    #[cfg(target_os = "linux")]
-    pub(crate) rooms: crate::linux::doors::KeptRooms,
-}
-
-#[cfg(target_os = "linux")]
-pub use crate::linux::doors::{KeepOffer, KeptRoom};
-
 /// A command for a kept room. It gets the rest from its visitor.
 #[derive(Debug)]
 pub struct KeptCommand {
@@ -113,78 +90,3 @@ pub const PROJECT_DOORS: &str = "/_";
 
 /// The name of that door.
 pub const PROJECT_DOOR: &str = "d";
-
-/// Rooms exist on Linux only, so no visit comes.
-#[cfg(not(target_os = "linux"))]
-impl DoorVisit {
-    pub fn read(&self) -> std::io::Result<DoorVisitor> {
-        Err(std::io::ErrorKind::Unsupported.into())
-    }
-
-    pub fn has_ended(&self) -> bool {
-        true
-    }
-
-    pub fn run_here(&self, _: &OwnedFd) {}
-
-    pub fn run_named(&self, _: &std::ffi::OsStr) {}
-
-    pub fn refuse(&self, _: &DoorVisitor, _: &str) {}
-
-    pub fn follow(
-        self,
-        _: DoorVisitor,
-        _: &std::path::Path,
-        _: impl FnOnce(&DoorVisitor, Option<KeepOffer>),
-    ) {
-    }
-
-    pub fn claim_room(&mut self, _: u64) -> Option<KeptRoom> {
-        None
-    }
-
-    pub fn run_in(
-        &self,
-        _: KeptRoom,
-        visitor: DoorVisitor,
-        _: &KeptCommand,
-    ) -> Option<DoorVisitor> {
-        Some(visitor)
-    }
-}
-
-#[cfg(not(target_os = "linux"))]
-impl DoorVisitor {
-    pub fn may_share_room(&self) -> bool {
-        false
-    }
-}
-
-/// Rooms exist on Linux only.
-#[cfg(not(target_os = "linux"))]
-#[derive(Debug)]
-pub struct KeepOffer;
-
-#[cfg(not(target_os = "linux"))]
-impl KeepOffer {
-    pub fn with_tag(self, _: u64) -> Self {
-        self
-    }
-
-    pub fn with_seal(self, _: u64) -> Self {
-        self
-    }
-}
-
-#[cfg(not(target_os = "linux"))]
-#[derive(Debug)]
-pub struct KeptRoom;
-
-#[cfg(not(target_os = "linux"))]
-impl KeptRoom {
-    pub fn seal(&self) -> u64 {
-        0
-    }
-
-    pub fn retire(self) {}
-}

@@ -43,10 +43,10 @@ pub use command::{CommandOfDoor, LaunchCommand};
 pub use error::LaunchError;
 pub use phase::LaunchPhase;
 
-use crate::door::{DoorService, KeepOffer};
 use crate::gate::GateService;
 use crate::plan::SandboxPlan;
 use crate::room_ledger::RoomLedger;
+use crate::visit::{DoorService, KeepOffer};
 
 /// A process that makes the namespaces of a room while the launcher plans.
 #[derive(Debug, Default)]

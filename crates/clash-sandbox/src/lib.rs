@@ -46,6 +46,7 @@ pub mod plan;
 pub mod planted;
 pub mod repository;
 pub mod room_ledger;
+pub mod visit;
 pub mod witness;
 mod worktree;
 

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 /// The modules from the bottom to the top: each may use those before it, and none after it.
 /// A submodule that has a line of its own does not count as part of its parent.
-const MODULES: [&str; 26] = [
+const MODULES: [&str; 27] = [
     "fnv",
     "below",
     "caseless",
@@ -32,6 +32,7 @@ const MODULES: [&str; 26] = [
     "plan",
     "linux::sys",
     "linux",
+    "visit",
     "mapped",
     "host",
     "launch",

@@ -375,14 +375,14 @@ fn run_inside(world: &World, outer: &str, script: &str) -> Output {
 
 /// Checks a sandbox inside a Python program that confines itself so that no namespace can be
 /// made. The watched tier still protects the key. Clash refuses a sandbox that needs a room
-/// (for a port), and this function returns that refusal.
+/// (for the name of a host), and this function returns that refusal.
 #[track_caller]
 fn stacks_or_refuses(world: &World, outer: &str) -> String {
     let key = world.path("home/.ssh/id_ed25519").display().to_string();
     let watched_tier = World::beside(world).option(&["--unprotected"]);
     let seen = text(&run_inside(&watched_tier, outer, &format!("echo in > f; cat f {key}")));
     assert!(seen.starts_with("in") && !seen.contains("SECRET"), "{seen}");
-    let crossing = watched_tier.option(&["--localhost", "8080"]);
+    let crossing = watched_tier.option(&["--host-rule", "allow host.test"]);
     let output = run_inside(&crossing, outer, "echo RAN");
     assert_eq!(output.status.code(), Some(3), "{}", text(&output));
     text(&output)

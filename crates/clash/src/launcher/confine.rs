@@ -13,7 +13,7 @@ use clash_policy::{
     FileCaps, JudgeContext, NetworkAccess, PolicyPlaces, ProcessLifetime, Sandbox, steering,
 };
 use clash_sandbox::disk::Disk;
-use clash_sandbox::door::{DoorDirectory, DoorService, KeepOffer, KeptCommand};
+use clash_sandbox::door::{DoorDirectory, KeptCommand};
 use clash_sandbox::facts::{HostFacts, RoomSupport};
 use clash_sandbox::gate::GateService;
 use clash_sandbox::host::{self, HostRecord};
@@ -22,6 +22,7 @@ use clash_sandbox::plan::cache::has_caches;
 use clash_sandbox::plan::room::MountStep;
 use clash_sandbox::plan::{GrantReason, PathGrant, PlanRequest, SandboxPlan, TemporaryPaths, plan};
 use clash_sandbox::room_ledger::RoomLedger;
+use clash_sandbox::visit::{DoorService, KeepOffer};
 use clash_sandbox::witness;
 
 use super::context::LaunchContext;

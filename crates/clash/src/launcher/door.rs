@@ -18,8 +18,9 @@ use clash_policy::judge::judge;
 use clash_policy::steering::{self, SandboxWidening};
 use clash_policy::{Action, Effect, FileCaps, FileUse, JudgeContext, Sandbox};
 use clash_sandbox::disk::Disk;
-use clash_sandbox::door::{DoorService, DoorVisit, DoorVisitor};
+use clash_sandbox::door::DoorVisitor;
 use clash_sandbox::facts::{Facility, HostFacts};
+use clash_sandbox::visit::{DoorService, DoorVisit};
 use clash_shell::{ShellWord, command_line, program_name};
 use rustix::fs::{Mode, OFlags};
 

@@ -7,8 +7,9 @@ use std::path::Path;
 
 use clash_policy::Sandbox;
 use clash_policy::steering::SandboxWidening;
-use clash_sandbox::door::{DoorVisit, DoorVisitor, KeepOffer};
+use clash_sandbox::door::DoorVisitor;
 use clash_sandbox::launch::CommandOfDoor;
+use clash_sandbox::visit::{DoorVisit, KeepOffer};
 use clash_shell::is_steering_variable;
 
 use super::door::{RoomDoors, identity_of, is_push};

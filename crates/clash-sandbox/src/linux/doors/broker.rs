@@ -21,7 +21,7 @@ use rustix::process::{Pid, Signal, WaitOptions, kill_process, wait, waitpid};
 
 use super::super::sys::{self, ForkSide};
 use super::kept::KeptRooms;
-use crate::door::{DoorService, DoorVisit};
+use super::{DoorService, DoorVisit};
 
 /// The number of commands behind doors that one room can run at the same time.
 const MAX_OPEN_DOORS: usize = 1000;

@@ -21,10 +21,11 @@ use rustix::net::{
 use rustix::process::{Pid, PidfdFlags, WaitOptions, pidfd_open, setpgid, waitpid};
 
 use super::super::sys::{self, ForkSide};
+use super::DoorVisit;
 use super::kept::packets;
 use super::request::{encode_request, send_request};
 use super::{KeepOffer, KeptRoom};
-use crate::door::{DoorVisit, DoorVisitor, KeptCommand, VisitorProcess};
+use crate::door::{DoorVisitor, KeptCommand, VisitorProcess};
 
 /// The time for a message on the visitor's standard error.
 const MAX_WRITE_TIME: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };

@@ -6,6 +6,7 @@ mod condition;
 mod follow;
 mod kept;
 mod request;
+mod visit;
 mod visitor;
 
 pub(crate) use broker::{DoorBroker, DoorLine, keep_processes, start_broker};
@@ -13,3 +14,4 @@ pub(crate) use condition::RoomCondition;
 pub use kept::{KeepOffer, KeptRoom};
 pub(crate) use kept::{KeptPlace, KeptRooms};
 pub(crate) use request::RoomRequest;
+pub use visit::{DoorService, DoorVisit};

@@ -15,7 +15,8 @@ use rustix::io::Errno;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, recvmsg};
 
 use super::super::sys;
-use crate::door::{DoorVisit, DoorVisitor, VisitorProcess};
+use super::DoorVisit;
+use crate::door::{DoorVisitor, VisitorProcess};
 
 /// A visitor that sends nothing for this time has no door.
 const MAX_SILENCE: Timespec = Timespec { tv_sec: 10, tv_nsec: 0 };
