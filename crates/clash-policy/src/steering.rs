@@ -10,7 +10,9 @@
 //! [`SandboxWidening`] names the sandboxes that count. Where a sandbox reads
 //! credentials, every variable outside a short list steers. Where a sandbox only adds
 //! the network, the toolchain in it runs code of the project anyway. There only
-//! variables and options count that replace the toolchain itself, for example `RUSTC`.
+//! variables and options count that replace the toolchain itself, for example `RUSTC`. Where
+//! a sandbox only makes repositories, the variables count that name a program of git: in a new
+//! repository it could name a program that the user's git later runs.
 //!
 //! The answer only informs the decision; the kernel enforces the sandbox.
 
@@ -27,12 +29,17 @@ use crate::effect::{Effect, FileCaps};
 use crate::judge::{JudgeContext, judge};
 use crate::net::NetworkAccess;
 use crate::path::is_below;
+use crate::protect::REPOSITORY;
 use crate::sandbox::Sandbox;
-use clash_shell::{ShellCommand, ShellWord, is_steering_variable, program_name};
+use clash_shell::{
+    ShellCommand, ShellWord, is_steering_variable, names_program_of_git, program_name,
+};
 
 /// The rights of a sandbox that its policy's default sandbox lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SandboxWidening {
+    /// New repositories with settings of their own.
+    Repositories,
     Network,
     /// Keys, tokens, or a socket of a program that acts for the user.
     Credentials,
@@ -42,8 +49,8 @@ pub enum SandboxWidening {
 pub const SSH_AGENT_SOCKET: &str = "SSH_AUTH_SOCK";
 
 /// The right of a sandbox that the default sandbox of its policy lacks; credentials come
-/// before the network. The network counts only if the default sandbox has none at all.
-/// `None` if the sandbox has neither right more.
+/// before the network, the network before repositories. The network counts only if the
+/// default sandbox has none at all. `None` if the sandbox has none of these rights more.
 pub fn widening(
     sandbox: &Sandbox,
     default: &Sandbox,
@@ -54,7 +61,16 @@ pub fn widening(
     }
     let reaches_out = |net: &NetworkAccess| *net != NetworkAccess::Deny;
     let wider = reaches_out(&sandbox.net) && !reaches_out(&default.net);
-    (wider && !default.unrestricted).then_some(SandboxWidening::Network)
+    if wider && !default.unrestricted {
+        return Some(SandboxWidening::Network);
+    }
+    let makes = |sandbox: &Sandbox| {
+        let except = &sandbox.protect.except;
+        sandbox.unrestricted
+            || !sandbox.protect.standard
+            || except.iter().any(|path| path == REPOSITORY)
+    };
+    (makes(sandbox) && !makes(default)).then_some(SandboxWidening::Repositories)
 }
 
 /// True if a command in this sandbox can read a credential or use a socket of a program
@@ -124,6 +140,9 @@ pub fn steered(
     if let Some(name) = steering_variable(command, widening) {
         return Some(name);
     }
+    if widening == SandboxWidening::Repositories {
+        return None;
+    }
     if let Some(option) = options::steering_option(program, &command.words, named) {
         return Some(option);
     }
@@ -141,8 +160,11 @@ pub fn steered(
 fn steering_variable(command: &ShellCommand, widening: SandboxWidening) -> Option<String> {
     let steers = |name: &str, exported: bool| {
         name == "*"
-            || is_steering_variable(name)
-            || exported && widening == SandboxWidening::Credentials
+            || match widening {
+                SandboxWidening::Repositories => names_program_of_git(name),
+                SandboxWidening::Network => is_steering_variable(name),
+                SandboxWidening::Credentials => exported || is_steering_variable(name),
+            }
     };
     let found = command.environment.iter().find(|it| steers(&it.name, it.exported))?;
     Some(match found.name.as_str() {

@@ -35,7 +35,7 @@ pub use filters::is_filter;
 pub use inert::{activates_environment, is_inert};
 pub use programs::{NextWord, is_shell, next_significant, program_name};
 pub use quote::{command_line, quoted_argument, shell_quoted};
-pub use variables::{is_harmless_variable, is_steering_variable};
+pub use variables::{is_harmless_variable, is_steering_variable, names_program_of_git};
 
 /// True if a setting of git certainly names no program; false for settings that clash does
 /// not know. The name is in lower case, for example `color.ui`.

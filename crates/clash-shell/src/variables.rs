@@ -57,7 +57,8 @@ pub fn is_harmless_variable(name: &str, value: Option<&str>) -> bool {
     }
     let Some(value) = value else { return false };
     let idle = ["PAGER", "EDITOR", "VISUAL", "BROWSER"].iter().any(|end| upper.ends_with(end));
-    if idle && IDLE_PROGRAMS.contains(&value) {
+    if idle && (IDLE_PROGRAMS.contains(&value) || upper.ends_with("EDITOR") && is_plain_sed(value))
+    {
         return true;
     }
     let sets_size = upper.ends_with("_OPTS") || upper.ends_with("_OPTIONS");
@@ -71,6 +72,33 @@ pub fn is_steering_variable(name: &str) -> bool {
     STEERING.contains(&upper.as_str())
         || STEERING_STARTS.iter().any(|it| upper.starts_with(it))
         || STEERING_ENDS.iter().any(|it| upper.ends_with(it))
+}
+
+/// True if a variable names a program that git starts, or a place of git's settings, for
+/// example `GIT_EDITOR`. Such a program runs in the sandbox of git.
+pub fn names_program_of_git(name: &str) -> bool {
+    #[rustfmt::skip]
+    const NAMES: &[&str] = &[
+        "BROWSER", "EDITOR", "GIT_EXEC_PATH", "GIT_EXTERNAL_DIFF", "GIT_SSH", "GIT_TEMPLATE_DIR",
+        "HOME", "PAGER", "VISUAL", "XDG_CONFIG_HOME",
+    ];
+    NAMES.contains(&name)
+        || name.starts_with("GIT_CONFIG")
+        || ["_ASKPASS", "_COMMAND", "_EDITOR", "_PAGER"].iter().any(|end| name.ends_with(end))
+}
+
+/// True for an editor that only replaces words: `sed -i 1s/pick/drop/`. Other scripts of sed
+/// can run programs and write files.
+fn is_plain_sed(value: &str) -> bool {
+    let Some(script) = value.strip_prefix("sed -i ") else { return false };
+    let script = script.strip_prefix("-e ").unwrap_or(script);
+    let quoted = |quote| script.strip_prefix(quote).and_then(|it| it.strip_suffix(quote));
+    let script = quoted('\'').or_else(|| quoted('"')).unwrap_or(script);
+    let command = script.trim_start_matches(|c: char| c.is_ascii_digit() || c == ',');
+    let parts: Vec<&str> = command.split('/').collect();
+    let word = |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    matches!(parts.as_slice(), ["s", from, to, "" | "g"]
+        if word(from.trim_start_matches('^')) && word(to))
 }
 
 /// True for options that only limit memory: `-Xmx2g`, `--max-old-space-size=4096`.

@@ -415,7 +415,8 @@ fn listens(port: u16) -> bool {
     })
 }
 
-/// A host name in a text: letters, digits, dots and dashes with at least one dot.
+/// A host name in a text: letters, digits, dots and dashes with at least one dot. The name of
+/// an error, such as `urllib.error.URLError`, is none.
 fn host_in(text: &str) -> Option<String> {
     let is_part = |c: char| c.is_ascii_alphanumeric() || c == '.' || c == '-';
     let words = text.split(|c: char| !is_part(c)).map(|word| word.trim_matches(['.', '-']));
@@ -424,6 +425,7 @@ fn host_in(text: &str) -> Option<String> {
             && word.rsplit('.').next().is_some_and(|last| {
                 last.len() >= 2 && last.bytes().all(|byte| byte.is_ascii_alphabetic())
             })
+            && !["error", "exception"].iter().any(|kind| word.to_ascii_lowercase().ends_with(kind))
     };
     words.into_iter().find(is_host).map(str::to_owned)
 }
@@ -444,6 +446,13 @@ mod tests {
         assert_eq!(path(": '/x/y'").as_deref(), Some("/x/y"));
         assert_eq!(path(", open '/x/y'").as_deref(), Some("/x/y"));
         assert_eq!(path(" (os error 13)"), None);
+    }
+
+    #[test]
+    fn the_name_of_an_error_is_no_host() {
+        let text = "urllib.error.URLError: <urlopen error [Errno -2] Name or service not known>";
+        assert_eq!(host_in(text), None);
+        assert_eq!(host_in("requests.ConnectionError: to a.example").as_deref(), Some("a.example"));
     }
 
     #[test]

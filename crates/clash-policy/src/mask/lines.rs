@@ -67,8 +67,13 @@ impl LineReader<'_, '_> {
                 return;
             }
             OpenValue::Bracketed(depth) => return self.bracketed(start..line.end, depth),
+            // The items of a list in YAML may stand below the first letter of its name.
             OpenValue::Indented { spaces, named }
-                if start == line.end || start - line.start > spaces =>
+                if start == line.end
+                    || start - line.start > spaces
+                    || self.is_yaml()
+                        && start - line.start == spaces
+                        && self.canvas.slice(start..line.end).starts_with(b"- ") =>
             {
                 self.open = OpenValue::Indented { spaces, named };
                 return self.indented(start..line.end, named);
@@ -123,7 +128,9 @@ impl LineReader<'_, '_> {
                 at += 1;
                 continue;
             }
-            let is_secret = self.section && !assigned || self.is_secret(body.start..at);
+            let is_secret = self.section && !assigned
+                || self.is_secret(body.start..at)
+                || !assigned && self.is_address_of_bundler(body.start..at);
             if is_secret {
                 let Some(end) = self.value(at + 1..body.end, spaces, assigned) else { return };
                 at = end.max(at + 1);
@@ -145,6 +152,15 @@ impl LineReader<'_, '_> {
         let start = text.iter().rposition(|b| !is_part(b)).map_or(0, |at| at + 1);
         let name = text.get(start..).unwrap_or_default();
         is_secret_name(name) || self.syntax == MaskSyntax::BundlerYaml && names_a_host(name)
+    }
+
+    /// True if a name of Bundler is an address, for example `BUNDLE_HTTPS://GEMS__CORP__COM/`:
+    /// its value is a user with a password.
+    fn is_address_of_bundler(&self, name: Range<usize>) -> bool {
+        let name = self.canvas.slice(name).trim_ascii();
+        self.syntax == MaskSyntax::BundlerYaml
+            && name.windows(3).any(|part| part == b"://")
+            && !name.trim_ascii_start().starts_with(b"BUNDLE_MIRROR__")
     }
 
     /// Hides a value, which begins in `text`. Returns the place behind it, or `None` if
@@ -176,7 +192,13 @@ impl LineReader<'_, '_> {
             return Some(start);
         }
         if inner {
-            let is_end = |b: &u8| b.is_ascii_whitespace() || b"\"'&,;}]".contains(b);
+            let quote = first.filter(|b| b"\"'".contains(b));
+            let start = start + usize::from(quote.is_some());
+            let bytes = self.canvas.slice(start..text.end);
+            let is_end = |b: &u8| match quote {
+                Some(quote) => *b == quote,
+                None => b.is_ascii_whitespace() || b"\"'&,;}]".contains(b),
+            };
             let end = start + bytes.iter().position(is_end).unwrap_or(bytes.len());
             if !is_harmless_value(self.canvas.slice(start..end)) {
                 self.canvas.hide(start..end);

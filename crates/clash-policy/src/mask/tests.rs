@@ -284,3 +284,17 @@ proptest! {
         prop_assert!(syntax == &MaskSyntax::SecretJson || masked.contains(&noise) || !text.contains(&format!("{noise}=")), "{masked}");
     }
 }
+
+#[test]
+fn secrets_behind_inner_quotes_addresses_and_flat_lists_are_masked() {
+    assert_mask(
+        MaskSyntax::Properties,
+        "org.gradle.jvmargs=-Xmx1g -Dx.token=\"«abc def»\" -Dy.password='«p,q»' -Dz=1\n",
+    );
+    assert_mask(
+        MaskSyntax::BundlerYaml,
+        "---\nBUNDLE_HTTPS://GEMS__CORP__COM/: \"«user:pass»\"\n\
+         BUNDLE_MIRROR__HTTPS://GEMS__ORG/: \"https://m.test/\"\nBUNDLE_PATH: \"vendor\"\n",
+    );
+    assert_mask(MaskSyntax::Yaml, ":tokens:\n- «abc»\n- «def»\n:sources:\n- https://h.test/\n");
+}

@@ -70,6 +70,41 @@ fn a_sandbox_widens_by_network_or_by_credentials() {
 }
 
 #[test]
+fn programs_of_git_steer_where_repositories_are_made() {
+    let project = grants("$PWD", NetworkAccess::Deny);
+    let mut git = project.clone();
+    git.protect.except.push(".git".to_owned());
+    let widens = |sandbox: &Sandbox, default: &Sandbox| {
+        in_context(|context| widening(sandbox, default, context))
+    };
+    assert_eq!(widens(&git, &project), Some(SandboxWidening::Repositories));
+    assert_eq!(widens(&git, &git), None);
+    for script in [
+        "GIT_EDITOR=./evil git commit --amend",
+        "env EDITOR=./evil git commit --amend",
+        "GIT_SEQUENCE_EDITOR='sed -i s/x/id/e' git rebase -i HEAD~1",
+        "GIT_SEQUENCE_EDITOR='sed -i s/x/y/;e' git rebase -i HEAD~1",
+        "GIT_EXTERNAL_DIFF=./evil git diff",
+        "XDG_CONFIG_HOME=x git status",
+        "HOME=x git status",
+        "GIT_PAGER='sh evil' git -p log",
+    ] {
+        assert!(last(script, SandboxWidening::Repositories, &[]).is_some(), "{script}");
+    }
+    for script in [
+        "git commit -m \"$(cat message)\"",
+        "GIT_EDITOR=true git commit --amend",
+        "GIT_SEQUENCE_EDITOR='sed -i 1s/pick/drop/' git rebase -i HEAD~1",
+        "GIT_SEQUENCE_EDITOR='sed -i \"s/^pick/edit/g\"' GIT_EDITOR=: git rebase -i HEAD~1",
+        "GIT_PAGER=cat git log",
+        "GIT_INDEX_FILE=x git add .",
+        "git --git-dir=x status",
+    ] {
+        assert_eq!(last(script, SandboxWidening::Repositories, &[]), None, "{script}");
+    }
+}
+
+#[test]
 fn variables_steer_programs_that_read_credentials() {
     for script in [
         "GIT_DIR=x git fetch",

@@ -276,6 +276,7 @@ pub(crate) fn find_hosts(
                     gh_hosts(&text).for_each(|host| hosts.note(host, &shown, origin));
                     continue;
                 }
+                let text = without_comments(&text);
                 for line in text.lines().filter(|line| book.concerns(line)) {
                     for host in hosts_in_line(line, &aliases) {
                         hosts.note(host, &shown, origin);
@@ -357,6 +358,21 @@ impl HostSource {
     fn suffices(&self, text: &str) -> bool {
         self.suffices_with.is_empty() || self.suffices_with.iter().any(|word| text.contains(word))
     }
+}
+
+/// The text without the comments of XML, and without lines that are comments in other files.
+/// They contain examples, for example the hosts in `/etc/maven/settings.xml`, which belong to
+/// strangers.
+fn without_comments(text: &str) -> String {
+    let mut kept = String::new();
+    let mut rest = text;
+    while let Some((before, comment)) = rest.split_once("<!--") {
+        kept.push_str(before);
+        rest = comment.split_once("-->").map_or("", |(_, after)| after);
+    }
+    kept.push_str(rest);
+    let is_comment = |line: &str| line.trim_start().starts_with(['#', ';']);
+    kept.lines().filter(|line| !is_comment(line)).flat_map(|line| [line, "\n"]).collect()
 }
 
 /// The hosts of gh's logins: the unindented keys of its file.
@@ -510,6 +526,24 @@ mod tests {
             ]
         );
         assert_eq!(found[0].1, "$CARGO_HOME/config.toml");
+    }
+
+    #[test]
+    fn examples_in_comments_name_no_hosts() {
+        let found = learned(&[
+            ("app/pom.xml", ""),
+            ("app/package.json", ""),
+            (
+                "home/.m2/settings.xml",
+                "<!-- <mirror>\n<url>http://stranger.example/</url>\n</mirror> -->\n<url>https://mirror.example/</url><!-- <mirrorOf>\n",
+            ),
+            (
+                "home/.npmrc",
+                "; registry=https://old.example/\n # registry=https://o2.example/\nregistry=https://npm.example/\n",
+            ),
+        ]);
+        let names: Vec<&str> = found.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["node npm.example", "java mirror.example"]);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use clash_policy::steering::SandboxWidening;
 use clash_sandbox::door::DoorVisitor;
 use clash_sandbox::launch::CommandOfDoor;
 use clash_sandbox::visit::{DoorVisit, KeepOffer};
-use clash_shell::is_steering_variable;
+use clash_shell::{is_harmless_variable, is_steering_variable, names_program_of_git};
 
 use super::door::{RoomDoors, identity_of, is_push};
 use super::{LauncherError, RequestedCommand};
@@ -145,6 +145,10 @@ impl DoorLaunch<'_> {
             None => return given.clone(),
             Some(SandboxWidening::Credentials) => &is_harmless,
             Some(SandboxWidening::Network) => &|name, _| !steers(name),
+            Some(SandboxWidening::Repositories) => &|name, value| {
+                let (name, value) = (name.to_string_lossy(), value.to_string_lossy());
+                !names_program_of_git(&name) || is_harmless_variable(&name, Some(&value))
+            },
         };
         let taken: Vec<(OsString, OsString)> =
             given.iter().filter(|(name, value)| from_caller(name, value)).cloned().collect();

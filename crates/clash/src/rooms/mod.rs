@@ -37,6 +37,8 @@ const MAX_STOP_TIME: Duration = Duration::from_secs(20);
 /// The hook of a session's end waits at most this long. The rooms end in any case.
 const MAX_SESSION_STOP_TIME: Duration = Duration::from_secs(1);
 const STOP_PAUSE: Duration = Duration::from_millis(5);
+/// The time in which a command behind a door of an ended room gets its own keeper.
+const MAX_HANDOVER_TIME: Duration = Duration::from_millis(300);
 /// A record that is not complete after this time never will be.
 const MAX_WRITE_TIME: Duration = Duration::from_secs(60);
 
@@ -275,10 +277,27 @@ pub(crate) fn stop(dirs: &Dirs, is_meant: impl Fn(&RoomRecord) -> bool) -> Vec<R
     stop_within(dirs, is_meant, MAX_STOP_TIME, true)
 }
 
-/// Ends the rooms of a session, at its end.
+/// Ends the rooms of a session, at its end. When a room ends, a command behind one of its
+/// doors can get a keeper of its own, so this looks again until no new room appears.
 pub(crate) fn stop_session(dirs: &Dirs, session: &str) -> Vec<RoomRecord> {
     let is_own = |record: &RoomRecord| record.session.as_deref() == Some(session);
-    stop_within(dirs, is_own, MAX_SESSION_STOP_TIME, false)
+    let end = Instant::now() + MAX_SESSION_STOP_TIME;
+    let mut stopped: Vec<RoomRecord> = Vec::new();
+    let mut quiet_since = Instant::now();
+    loop {
+        let left = end.saturating_duration_since(Instant::now());
+        for record in stop_within(dirs, is_own, left, false) {
+            quiet_since = Instant::now();
+            if stopped.iter().all(|known| known.id != record.id) {
+                stopped.push(record);
+            }
+        }
+        let is_quiet = stopped.is_empty() || quiet_since.elapsed() > MAX_HANDOVER_TIME;
+        if is_quiet || Instant::now() >= end {
+            return stopped;
+        }
+        std::thread::sleep(STOP_PAUSE);
+    }
 }
 
 /// Sends SIGTERM to the keepers of the rooms meant and waits for their end, at most `most`.

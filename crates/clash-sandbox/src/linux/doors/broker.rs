@@ -209,11 +209,13 @@ fn wait_for_all(kept: ProcessTable) {
     }
 }
 
+/// The children of this process. One that is just being reaped has the number 0, which is
+/// left out: a signal to 0 reaches the whole process group.
 fn own_children() -> Vec<i32> {
     let own = sys::own_pid();
     let list = std::fs::read_to_string(format!("/proc/self/task/{own}/children"));
     let list = list.unwrap_or_default();
-    list.split_whitespace().filter_map(|pid| pid.parse().ok()).collect()
+    list.split_whitespace().filter_map(|pid| pid.parse().ok()).filter(|pid| *pid > 0).collect()
 }
 
 /// Waits for a visit or a registration. Takes a registration; true for a visit, or if the

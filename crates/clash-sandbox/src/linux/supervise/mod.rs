@@ -234,8 +234,10 @@ fn end_children(but: &[Option<Pid>]) {
     let list = format!("/proc/self/task/{own}/children");
     while let Ok(children) = std::fs::read_to_string(&list) {
         let children = children.split_whitespace().flat_map(str::parse::<i32>);
-        let children: Vec<i32> =
-            children.filter(|pid| !but.contains(&Pid::from_raw(*pid))).collect();
+        // A child that is just being reaped has the number 0. A signal to 0 would reach the
+        // whole process group.
+        let is_meant = |pid: &i32| *pid > 0 && !but.contains(&Pid::from_raw(*pid));
+        let children: Vec<i32> = children.filter(is_meant).collect();
         if children.is_empty() {
             return;
         }

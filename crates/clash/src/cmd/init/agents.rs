@@ -1,8 +1,11 @@
 //! The agents on this machine, for `clash init`. It wires them as `clash install` does.
 
+use clash_agents::wiring::InstallScope;
 use clash_agents::{AGENTS, find_agent};
 
 use crate::cmd::install::{install_agent, is_here};
+use crate::cmd::wiring::AgentWiring;
+use crate::dirs::Dirs;
 use crate::ui::{CommandOutput, Failure};
 
 /// The names of all agents that clash knows.
@@ -19,6 +22,11 @@ pub(super) fn is_known(agent: &str) -> bool {
 pub(super) fn found() -> Vec<String> {
     let here = AGENTS.iter().filter(|agent| is_here(agent));
     here.map(|agent| agent.name.to_owned()).collect()
+}
+
+/// True if the user's settings of any agent have entries of clash.
+pub(super) fn is_any_wired(dirs: &Dirs) -> bool {
+    AGENTS.iter().any(|agent| AgentWiring::read(dirs, agent, &InstallScope::User).is_wired())
 }
 
 /// Wires an agent as `clash install --agent NAME` does. The failure says that the policy is

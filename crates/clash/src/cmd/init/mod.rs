@@ -402,7 +402,7 @@ impl Args {
         if !self.json {
             let (show, undo) = (Remedy::PolicyShow, Remedy::PolicyUndo);
             out.line(format!("`{show}` shows what holds, `{undo}` takes it back."))?;
-            if wanted.agents.is_empty() {
+            if wanted.agents.is_empty() && !agents::is_any_wired(&project.dirs) {
                 let install = Remedy::Install { agent: clash_agents::DEFAULT_AGENT.to_owned() };
                 out.line(format!("No agent is wired yet: `{install}` wires one."))?;
             }

@@ -102,6 +102,7 @@ fn warn_widening_doors(policy: &LoadedPolicy) -> Vec<PolicyFinding> {
         let gain = match door.widening? {
             SandboxWidening::Credentials => "credentials",
             SandboxWidening::Network => "the network",
+            SandboxWidening::Repositories => return None,
         };
         let NamedDoor { program, room, behind, .. } = door;
         let span = room.span;

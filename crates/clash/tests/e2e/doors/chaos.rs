@@ -51,7 +51,10 @@ fn children_of(pid: u32) -> Vec<u32> {
     let mut all = Vec::new();
     for task in fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten() {
         let list = fs::read_to_string(task.path().join("children")).unwrap_or_default();
-        all.extend(list.split_whitespace().filter_map(|pid| pid.parse::<u32>().ok()));
+        let pids = list.split_whitespace().filter_map(|pid| pid.parse::<u32>().ok());
+        // A child that is just being reaped has the number 0, and a signal to 0 would reach
+        // the process group of the tests.
+        all.extend(pids.filter(|pid| *pid > 1));
     }
     all
 }
