@@ -1,8 +1,8 @@
 //! Judges a change of a repository's settings by the settings that change.
 //!
 //! A command may add remotes, track branches, and change settings that name no program, no
-//! directory and no place to send to. It may not redirect what exists: the user's next `git
-//! push` must go where it went before.
+//! directory and no place to send to. It may not redirect a remote, nor a branch that follows
+//! one. A branch that follows none may follow a new remote; SECURITY.md names this limit.
 
 use clash_shell::is_plain_git_setting;
 
@@ -174,7 +174,9 @@ fn may_be_added(setting: &GitSetting, old: &[GitSetting]) -> bool {
                 old.section == "remote" && old.middle.as_ref() == Some(remote) && old.name == "url"
             };
             let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '/');
-            if !remote.chars().all(plain) {
+            // `.` is the repository itself, and `..` the directory above it.
+            let is_name = |part: &str| !matches!(part, "" | "." | "..");
+            if !remote.chars().all(plain) || !remote.split('/').all(is_name) {
                 return false;
             }
             match name {
@@ -256,6 +258,8 @@ mod tests {
         for more in [
             "[core]\n\tsshCommand = evil\n",
             "[core]\n\thooksPath = .husky\n",
+            "[remote \".\"]\n\turl = https://evil.test/x\n",
+            "[remote \"a/../b\"]\n\turl = https://evil.test/x\n",
             "[core]\n\tfsmonitor = ./evil\n",
             "[core]\n\tworktree = /\n",
             "[include]\n\tpath = ../evil\n",
