@@ -129,6 +129,8 @@ pub(crate) fn way_on(decision: &Decision, action: &Action) -> Option<String> {
             _,
         ) => return None,
         (_, Some(judged)) => sandbox_command(part, judged, action)?,
+        // A rule allows the command, and only its host is asked about.
+        _ if part.sandbox.is_some() && part.asked_host().is_some() => host_command(part)?,
         // No rule of the user lifts a rule of the project.
         (DecisionCause::Rule { layer: LayerKind::Project, .. }, _) => {
             policy_command(part, action, PolicyScope::Project)?
@@ -151,6 +153,12 @@ fn sandbox_command(
     let changes = judged.caps.intersects(FileCaps::CHANGE);
     let right = if changes { "rw" } else { "r" };
     Some(Remedy::SandboxAllow { sandbox, right, what: part.what.clone() })
+}
+
+/// The command that lets the sandbox of a command reach the first host that is asked about.
+fn host_command(part: &DecisionPart) -> Option<Remedy> {
+    let (sandbox, what) = (part.sandbox.clone()?, part.asked_host()?);
+    Some(Remedy::SandboxAllow { sandbox, right: "host", what })
 }
 
 /// The command that adds a rule for the action.

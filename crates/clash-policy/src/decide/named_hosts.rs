@@ -200,6 +200,11 @@ impl DecisionPart {
     pub fn shown_hosts(&self) -> Option<String> {
         (!self.asked_hosts.is_empty()).then(|| shown(&self.asked_hosts))
     }
+
+    /// The first of these hosts, with its port unless that is usual.
+    pub fn asked_host(&self) -> Option<String> {
+        self.asked_hosts.get(..1).map(shown)
+    }
 }
 
 /// Hosts for people: a usual port is left out.

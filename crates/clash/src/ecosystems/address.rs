@@ -31,13 +31,16 @@ pub(super) fn hosts_in_line(line: &str, aliases: &BTreeMap<String, String>) -> V
 
 /// The host at the start of the text after `://`, in lower case, with its port unless the
 /// port is usual for the scheme. `None` without a dot in it, and for unusual characters.
-/// `localhost` needs a port.
+/// `localhost` needs a port. `0.0.0.0` is no host: Maven's settings block addresses with it.
 fn parse_host(scheme: &str, rest: &str, aliases: &BTreeMap<String, String>) -> Option<String> {
     let authority =
         rest.split(|c: char| c.is_whitespace() || "/?#\"'<>,|)]}\\;".contains(c)).next()?;
     let host = authority.rsplit('@').next()?;
     let (name, port) = host.split_once(':').unwrap_or((host, ""));
     let mut name = name.to_ascii_lowercase();
+    if name == "0.0.0.0" {
+        return None;
+    }
     if let Some(real) = aliases.get(&name).filter(|_| scheme == "ssh") {
         name.clone_from(real);
     }
@@ -126,6 +129,7 @@ mod tests {
         for text in [
             "https://",
             "https://localhost/x",
+            "http://0.0.0.0/",
             "https://-\u{7f}.x",
             "file:///etc/passwd",
             "https://a..",
