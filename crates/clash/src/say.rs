@@ -152,7 +152,14 @@ fn sandbox_command(
     }
     let changes = judged.caps.intersects(FileCaps::CHANGE);
     let right = if changes { "rw" } else { "r" };
-    Some(Remedy::SandboxAllow { sandbox, right, what: part.what.clone() })
+    Some(Remedy::SandboxAllow { sandbox, right, what: without_operator(&part.what).to_owned() })
+}
+
+/// The path of a redirection such as `2>> f`; any other text as it is.
+fn without_operator(what: &str) -> &str {
+    let text = what.trim_start_matches(|c: char| c.is_ascii_digit() || c == '&');
+    let path = text.trim_start_matches(['<', '>', '|', '&']);
+    if path.len() < text.len() { path.trim_start() } else { what }
 }
 
 /// The command that lets the sandbox of a command reach the first host that is asked about.
@@ -261,6 +268,20 @@ pub(crate) fn one_line(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_path_of_a_redirection_has_no_operator() {
+        for (what, path) in [
+            ("> ~/f", "~/f"),
+            ("2>> a b", "a b"),
+            ("&>x", "x"),
+            ("<> x", "x"),
+            ("2", "2"),
+            ("~/a>b", "~/a>b"),
+        ] {
+            assert_eq!(without_operator(what), path);
+        }
+    }
 
     #[test]
     fn what_is_shown_cannot_steer_a_terminal() {

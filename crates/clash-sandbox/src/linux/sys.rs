@@ -440,10 +440,13 @@ pub(crate) fn only_first_packets(socket: &OwnedFd, v6: bool) -> io::Result<()> {
     check(c_long::from(answer)).map(drop)
 }
 
-/// Sends a signal to a child. A child that has ended needs none.
+/// Sends a signal to a child. A child that has ended needs none. Numbers below 1 name process
+/// groups and get none: the group of the launcher is that of its caller.
 pub(crate) fn kill(pid: libc::pid_t, signal: c_int) {
-    // SAFETY: takes integers; the child is not reaped yet, so the id is its own.
-    unsafe { libc::kill(pid, signal) };
+    if pid > 0 {
+        // SAFETY: takes integers; the child is not reaped yet, so the id is its own.
+        unsafe { libc::kill(pid, signal) };
+    }
 }
 
 /// Ends the calling process when its parent ends.

@@ -143,7 +143,7 @@ fn sandboxes_can_be_looked_at() {
     insta::assert_snapshot!(shown(&m, &["sandbox", "show", "rust"]), @r"
     clash: there is no sandbox `rust`
 
-    hint: known are agent, asked_web, git_checkout_safe, git_full, git_rebase_safe, git_safe, online, project, readonly, rust_full, rust_safe, unrestricted, workspace
+    hint: known are agent, asked_web, git_checkout_safe, git_full, git_hooks, git_rebase_safe, git_safe, online, project, readonly, rust_full, rust_global, rust_safe, unrestricted, workspace
     ");
     m.clash(["sandbox", "plan", "project"]).succeeds().says("landlock").says("seccomp");
 }

@@ -122,7 +122,7 @@ fn show_is_a_tree_with_the_place_of_every_rule() {
 fn show_as_json_has_the_version_and_the_same_rules() {
     let m = Machine::new(Who::Me).policy(POLICY);
     let shown = value(m.clash(["policy", "show", "--json"]).succeeds());
-    assert_eq!(shown["ir"], 6);
+    assert_eq!(shown["ir"], 7);
     let user = &shown["layers"][0];
     assert_eq!((&user["layer"], &user["trusted"]), (&json!("user"), &json!(true)));
     let push = &user["policies"][0]["tree"][0]["tree"][1];
@@ -208,8 +208,9 @@ fn diff_names_actions_with_more_and_less_permission() {
       Bash git push: ask in project (~/app/old.star:3) → allow in project (~/app/new.star:7), and 1 like it
       Bash git push --force: deny (~/app/old.star:7) → allow in project (~/app/new.star:7), and 1 like it
     less permitted
-      Bash cargo: allow in rust_full (~/app/old.star:6) → allow in project (~/app/new.star:6), and 3 like it
       WebFetch docs.rs: allow (~/app/old.star:9) → ask (~/app/new.star:9)
+    in another sandbox, which grants more and less
+      Bash cargo: allow in rust_full (~/app/old.star:6) → allow in project (~/app/new.star:6), and 3 like it
     "#);
     let found = value(m.clash(["policy", "diff", "--json", "old.star", "new.star"]).succeeds());
     let force = found["actions"].as_array().unwrap().iter();
