@@ -546,3 +546,28 @@ fn a_room_cannot_change_the_agent_of_the_user() {
         assert_eq!(listed(), before);
     });
 }
+
+/// In git's sandbox the program could make a repository whose settings name another program,
+/// which the user's own `git status` would run.
+#[test]
+fn a_program_of_a_variable_does_not_run_in_the_sandbox_of_git() {
+    as_each_user(|m| {
+        m.write("app/Makefile", "all:\n\tGIT_EDITOR=./made.sh git commit -q --amend\n");
+        let made =
+            "#!/bin/sh\nmkdir -p lib && cd lib && git init -q . && git config core.fsmonitor ./p\n";
+        program(m.project().join("made.sh"), made);
+        for args in [&["init", "-q"][..], &["add", "-A"], &["commit", "-qm", "x"]] {
+            let name = ["-c", "user.name=a", "-c", "user.email=a@b.test"];
+            Ran::of(m.command("git").args(name).args(args)).succeeds();
+        }
+        Ran::of(m.command(clash()).args(["init", "--quick", "--agent", "none"])).succeeds();
+        for script in [
+            "GIT_EDITOR=./made.sh git commit --amend",
+            "env EDITOR=./made.sh git commit --amend",
+            "make -s all",
+        ] {
+            m.clash(["exec", "--", "bash", "-c", script]);
+            assert!(!m.project().join("lib/.git/config").exists(), "{script}");
+        }
+    });
+}
