@@ -17,6 +17,7 @@ use super::{InitProject, WantedPolicy};
 use crate::cmd::sandbox::plan_all;
 use crate::ecosystems::{self, FetchHost, HostOrigin};
 use crate::env;
+use crate::remedy::Remedy;
 use crate::ui::{CommandOutput, Failure};
 
 /// The hosts of the wanted toolchains.
@@ -120,7 +121,10 @@ impl LearnedHosts {
         files.truncate(4);
         let mut comment = vec![
             format!("Hosts of {ecosystem}, named by {}.", files.join(", ")),
-            "Other hosts are asked about. Edit the list; `clash init` adds new ones.".to_owned(),
+            format!(
+                "Other hosts are asked about. Edit the list; `{}` adds new ones.",
+                Remedy::Init
+            ),
         ];
         let others: Vec<&str> = self
             .of(ecosystem)
