@@ -10,7 +10,9 @@ const AGENT_NAMES: [&str; 12] = [
 
 /// Lines that name an agent for another reason, by the end of the file's path and a part
 /// of the line.
-const EXCEPTIONS: [(&str, &str); 5] = [
+const EXCEPTIONS: [(&str, &str); 6] = [
+    // The cursor of the terminal.
+    ("dashboard/mod.rs", "cursor"),
     // The language has a function `claude_settings()`, and the compiler gets its directories.
     ("policy.rs", "claude_settings"),
     ("policy.rs", "ClaudeSettingsDirs"),
