@@ -152,7 +152,7 @@ fn install_goes_on_after_a_broken_agent_and_sums_up() {
     Running sessions keep their old settings: start a new one.
     clash: 1 of 3 agents are not installed: Claude Code
 
-    hint: follow the hint of each, then run `clash install` again
+    hint: follow the hint of each, then install again
     ");
 }
 
